@@ -277,7 +277,7 @@ def _adam(
             follow.minimize(loss, [q])
         with tf.GradientTape() as tape:
             value = loss()
-        optimizer.apply_gradients(zip(tape.gradient(value, variables), variables, strict=True))
+        optimizer.minimize(value, variables, tape)
         return value
 
     def train(report: Report) -> bool:

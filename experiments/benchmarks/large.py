@@ -59,7 +59,7 @@ def report(arguments: argparse.Namespace) -> list[Table]:
     )
     tables = [steps]
     for num_data in arguments.rows:
-        row = in_process(measure_step, arguments, num_data)
+        row = in_process(measured, measure_step, arguments, num_data)
         steps.add(num_data, 8 * (INPUTS + 1) * num_data / MEGABYTE, *row)
     if arguments.fit:
         table = Table(
@@ -74,7 +74,7 @@ def report(arguments: argparse.Namespace) -> list[Table]:
             },
         )
         num_data = arguments.rows[-1]
-        table.add(num_data, *in_process(measure_fit, arguments, num_data))
+        table.add(num_data, *in_process(measured, measure_fit, arguments, num_data))
         tables.append(table)
     if arguments.classify:
         table = Table(
@@ -87,7 +87,8 @@ def report(arguments: argparse.Namespace) -> list[Table]:
                 "peak MB beyond": ".0f",
             },
         )
-        table.add(arguments.classify, *in_process(measure_classifier, arguments))
+        num_data = arguments.classify
+        table.add(num_data, *in_process(measured, measure_classifier, arguments, num_data))
         tables.append(table)
     return tables
 
@@ -120,61 +121,42 @@ def write_file(folder: Path, num_data: int) -> None:
         array.flush()
 
 
-def measure_step(arguments: argparse.Namespace, num_data: int) -> list[float]:
-    """
-    Return seconds to construct PEPR and of a compiled step, the share of reading, and the peak
-    memory of all in MB.
-    """
+def measured(
+    measure: Callable[..., list[Any]], arguments: argparse.Namespace, num_data: int
+) -> list[Any]:
+    """Return what a function measures, and its peak memory in MB."""
     tf.linalg.cholesky(tf.eye(2, dtype=tf.float64))  # TensorFlow's own memory
-
-    def everything() -> list[float]:
-        start = time.perf_counter()
-        model = _regression(arguments, num_data)
-        construction = time.perf_counter() - start
-        reading = seconds_of(model.check_data)
-        step = compiled_step(model)
-        step()  # traces
-        seconds = seconds_of(step)
-        return [construction, seconds, 2 * reading / seconds]
-
-    return _with_peak(everything)
-
-
-def measure_fit(arguments: argparse.Namespace, num_data: int) -> list[float]:
-    """
-    Return iterations and seconds of `fit`, objectives a row at its first and last iteration, and
-    peak memory in MB.
-    """
-    model = _regression(arguments, num_data)
-
-    def everything() -> list[float]:
-        result = fit(model, max_iterations=arguments.fit)
-        first, last = (result.objective[place] / num_data for place in (0, -1))
-        return [result.iterations, result.seconds, first, last]
-
-    return _with_peak(everything)
-
-
-def measure_classifier(arguments: argparse.Namespace) -> list[Any]:
-    """
-    Return whether sites converge, sweeps and seconds from the constructor of PEPClassifier on, and
-    peak memory in MB.
-    """
-
-    def everything() -> list[Any]:
-        start = time.perf_counter()
-        dataset, Z = _rows(arguments, arguments.classify, "labels")
-        model = PEPClassifier(dataset, _KERNEL(INPUTS), inducing_variable=Z, alpha=0.5)
-        status = model.update_sites()
-        seconds = time.perf_counter() - start
-        return ["yes" if status.converged else "no", status.sweeps, seconds]
-
-    return _with_peak(everything)
-
-
-def _with_peak(function: Callable[[], list[Any]]) -> list[Any]:
-    found, peak = peak_of(function)
+    found, peak = peak_of(lambda: measure(arguments, num_data))
     return [*found, peak]
+
+
+def measure_step(arguments: argparse.Namespace, num_data: int) -> list[Any]:
+    """Return seconds to construct PEPR and of a compiled step, and the share of reading."""
+    start = time.perf_counter()
+    model = _regression(arguments, num_data)
+    construction = time.perf_counter() - start
+    reading = seconds_of(model.check_data)
+    step = compiled_step(model)
+    step()  # traces
+    seconds = seconds_of(step)
+    return [construction, seconds, 2 * reading / seconds]
+
+
+def measure_fit(arguments: argparse.Namespace, num_data: int) -> list[Any]:
+    """Return iterations and seconds of `fit`, and objectives a row at its first and last one."""
+    result = fit(_regression(arguments, num_data), max_iterations=arguments.fit)
+    first, last = (result.objective[place] / num_data for place in (0, -1))
+    return [result.iterations, result.seconds, first, last]
+
+
+def measure_classifier(arguments: argparse.Namespace, num_data: int) -> list[Any]:
+    """Return whether sites converge, sweeps and seconds from the constructor on."""
+    start = time.perf_counter()
+    dataset, Z = _rows(arguments, num_data, "labels")
+    model = PEPClassifier(dataset, _KERNEL(INPUTS), inducing_variable=Z, alpha=0.5)
+    status = model.update_sites()
+    seconds = time.perf_counter() - start
+    return ["yes" if status.converged else "no", status.sweeps, seconds]
 
 
 def _regression(arguments: argparse.Namespace, num_data: int) -> PEPR:

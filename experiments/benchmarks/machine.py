@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
@@ -37,9 +38,8 @@ def in_process(function: Callable[..., T], *arguments: Any, one_core: bool = Fal
 def machine() -> str:
     """Describe processor, load and versions in two lines."""
     known = Path("/proc/cpuinfo")
-    lines = known.read_text().splitlines() if known.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    processor = names[0] if names else platform.processor() or platform.machine()
+    named = re.search(r"model name\s*: (.*)", known.read_text() if known.is_file() else "")
+    processor = named[1] if named else platform.processor() or platform.machine()
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return (
         f"{processor}, {os.cpu_count()} cores, load {psutil.getloadavg()[0]:.1f}; "

@@ -13,7 +13,7 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -49,7 +49,7 @@ _BOUNDS = (1e-3, 1e5)  # bounds of scikit-learn's variances and lengthscales
 
 class GPflow:
     """
-    GPflow's `SGPR` of normalized targets, or `SVGP`, with `Bernoulli` or `MultiClass`, trained by
+    GPflow's `SGPR` of standardized targets, or `SVGP`, with `Bernoulli` or `MultiClass`, trained by
     GPflow's `Scipy`.
     """
 
@@ -76,15 +76,12 @@ class GPflow:
         scales = spreads(X)
         Z = k_means(X / scales, min(self._M, len(distinct(X))), seed=0) * scales
         likelihood: gpflow.likelihoods.Likelihood = gpflow.likelihoods.Gaussian()
-        self._mean, self._std = 0.0, 1.0
         if self._classes:
             self.classes_, y = np.unique(y, return_inverse=True)
             likelihood = gpflow.likelihoods.MultiClass(self._classes)
             if self._classes == 2:
                 likelihood = gpflow.likelihoods.Bernoulli()
-        else:
-            self._mean, self._std = y.mean(), y.std()
-        data = X, ((y - self._mean) / self._std)[:, None]
+        data = X, y[:, None].astype(float)
         if self._variational:
             latents = self._classes if self._classes > 2 else 1
             self.model = gpflow.models.SVGP(
@@ -103,7 +100,7 @@ class GPflow:
         if self._classes:
             return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
         mean, variance = (value.numpy()[:, 0] for value in self.model.predict_y(X))
-        return mean * self._std + self._mean, np.sqrt(variance) * self._std
+        return mean, np.sqrt(variance)
 
     def predict_proba(self, X: Floats) -> Floats:
         """Predict the probabilities of the classes."""
@@ -196,13 +193,11 @@ def fit_alone(limit: int, function: Callable[..., Record], *arguments: Any) -> R
     process = context.Process(target=_send, args=given, daemon=True)
     process.start()
     sender.close()
-    try:
-        record: Record = receiver.recv()
-    except EOFError:
-        process.join()
-        return {"status": f"ended with {process.exitcode}"}
+    record: Record = {}
+    with suppress(EOFError):
+        record = receiver.recv()
     process.join()
-    return record
+    return record or {"status": f"ended with {process.exitcode}"}
 
 
 def _send(sender: Connection, limit: int, function: Callable[..., Record], *arguments: Any) -> None:
@@ -218,7 +213,7 @@ def _send(sender: Connection, limit: int, function: Callable[..., Record], *argu
         sender.send(found)
 
 
-def of_table(limit: int, method: str, X: Floats, y: Any, seed: int, again: bool = False) -> Record:
+def of_table(limit: int, method: str, X: Floats, y: Any, seed: int) -> Record:
     """
     Split a table, fit and score; `default` gets the columns as they are, all others standardized
     columns, and scores are of y over the standard deviation of its training rows.
@@ -233,7 +228,7 @@ def of_table(limit: int, method: str, X: Floats, y: Any, seed: int, again: bool 
             mean = y.mean()
             y, y_test = ((part - mean) / unit for part in (y, y_test))
             unit = 1.0
-    record = measured(limit, method, (X, y), (X_test, y_test), again)
+    record = measured(limit, method, (X, y), (X_test, y_test))
     if "nlpd" in record:
         record |= {"nlpd": record["nlpd"] - np.log(unit), "error": record["error"] / unit}
     return record

@@ -24,7 +24,7 @@ class Table:
             ``<12`` for text.
         """
         self.title, self.rows = title, list[dict[str, Any]]()
-        self._columns = dict(columns)
+        self._columns = columns
         self._widths = {
             name: max(_NARROW, len(name), int(_WIDTH.findall(form)[0] or 0))
             for name, form in self._columns.items()

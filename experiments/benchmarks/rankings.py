@@ -44,12 +44,11 @@ def means(records: Sequence[Record], key: str) -> Floats:
     Return means over the seeds [tables, methods] of an entry, infinite if one is missing; in order
     of appearance.
     """
-    found: dict[str, dict[str, list[float]]] = {}
+    found: dict[tuple[str, str], list[float]] = {}
     for each in records:
-        of_table = found.setdefault(each["table"], {})
-        of_table.setdefault(each["method"], []).append(each.get(key, np.inf))
-    methods = dict.fromkeys(each["method"] for each in records)
-    values = [[np.mean(of_table[method]) for method in methods] for of_table in found.values()]
+        found.setdefault((each["table"], each["method"]), []).append(each.get(key, np.inf))
+    tables, methods = (dict.fromkeys(names) for names in zip(*found, strict=True))
+    values = [[np.mean(found[table, method]) for method in methods] for table in tables]
     return np.nan_to_num(values, nan=np.inf, posinf=np.inf)
 
 

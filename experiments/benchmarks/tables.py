@@ -60,7 +60,6 @@ def main() -> None:
     parser.option("--seeds", [0], "of splits (0)", type=int)
     parser.option("--rows", 10**9, "rows of a table, at most")
     parser.option("--limit", 100, "CPU seconds of a fit (100)")
-    parser.option("--again", False, "also time a second fit")
     parser.option("--records", Path("runs/tables.jsonl"), "the file")
     parser.option("--summary", False, "fit nothing; default: all records")
     arguments = parser.parse_args()
@@ -103,8 +102,7 @@ def run(arguments: argparse.Namespace) -> None:
                 if _key(of) in done or not _is_for(method, len(X), bool(classes)):
                     continue
                 size = {"N": len(X), "D": X.shape[1], "classes": classes}
-                asked = (method, X, y, seed, arguments.again)
-                record = of | size | fit_alone(arguments.limit, of_table, *asked)
+                record = of | size | fit_alone(arguments.limit, of_table, method, X, y, seed)
                 with arguments.records.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(record) + "\n")
                 found = (record.get(key) for key in ("seconds", "nlpd", "error"))
@@ -129,10 +127,9 @@ def tables(names: list[str], rows: int, num_blobs: int | None = None) -> Iterato
         found = {info.name: _from_catalog(info.name, bool(info.classes)) for info in infos}
     if unknown := set(names) - set(found):
         raise SystemExit(f"{', '.join(sorted(unknown))}: no such table; there are {sorted(found)}.")
-    by_size = sorted(found, key=lambda name: len(found[name][1]))
-    for name in by_size:
-        if name in (names or found) and len(found[name][1]) <= rows:
-            yield name, found[name]
+    for name, (X, y) in sorted(found.items(), key=lambda item: len(item[1][1])):
+        if name in (names or found) and len(y) <= rows:
+            yield name, (X, y)
 
 
 def num_classes(y: Any) -> int:
