@@ -62,8 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     try:
         jobs = read_plan(asked.plan)
-        options = {"jobs": asked.jobs or 1, "threads": asked.threads, "scheduler": asked.scheduler}
-        records, missing = completed(jobs, asked.runs, **options)
+        records, missing = completed(
+            jobs,
+            asked.runs,
+            jobs=asked.jobs or 1,
+            threads=asked.threads,
+            scheduler=asked.scheduler,
+        )
     except (ValueError, OSError) as error:
         sys.exit(str(error))
     score = RMSE if jobs[0].cell.experiment == "regression" else ERROR

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 import experiments
 from experiments.cells.cell import Cell, Outcome, Result
-from experiments.cells.outcomes import Outcomes
+from experiments.cells.outcomes import read_outcome, write_outcome
 from experiments.cells.processes import run_in_processes
 
 
@@ -25,7 +25,7 @@ def run_cells(
     jobs: int = 1,
     threads: int | None = None,
     scheduler: str | None = None,
-    stored: Mapping[str, Result] | None = None,
+    stored: Mapping[str, Result] = {},
     until: float = math.inf,
     ended: Callable[[Outcome], None] | None = None,
 ) -> list[Outcome]:
@@ -46,8 +46,7 @@ def run_cells(
         be read, or the scheduler or a worker does not find the experiments.
     :raises OSError: if the scheduler cannot be reached.
     """
-    written = Outcomes(runs)
-    found = completed_outcomes(cells, runs, stored or {})
+    found = completed_outcomes(cells, runs, stored)
     missing = [
         cell for cell in {cell.key: cell for cell in cells}.values() if cell.key not in found
     ]
@@ -62,7 +61,7 @@ def run_cells(
         closing(outcomes) as outcomes_of_missing,
     ):
         for outcome in outcomes_of_missing:
-            written.write(outcome)
+            write_outcome(runs, outcome)
             if ended is not None:
                 ended(outcome)
             found[outcome.cell.key] = outcome
@@ -79,10 +78,9 @@ def completed_outcomes(
     Return outcomes of the cells that completed, by key; runs recorded here count before stored
     ones.
     """
-    written = Outcomes(runs)
     found = {}
     for cell in cells:
-        outcome = written.read(cell)
+        outcome = read_outcome(runs, cell)
         if (outcome is None or outcome.result is None) and cell.key in stored:
             outcome = Outcome(cell, "completed", result=stored[cell.key])
         if outcome is not None and outcome.result is not None:

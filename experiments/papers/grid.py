@@ -98,30 +98,22 @@ def grid(experiment: str, common: Mapping[str, Any], **axes: Axis) -> Jobs:
     :param experiment: name of the module in `experiments`.
     :param common: entries of the configuration that all runs share.
     """
+    changes = [
+        values if isinstance(values, Mapping) else {value: {name: value} for value in values}
+        for name, values in axes.items()
+    ]
     jobs = []
-    for values in product(*map(_labeled, axes.items())):
+    for values in product(*changes):
         updates = {"seed": 0, **common}
-        for _, changed in values:
-            updates |= changed
-        jobs.append(
-            Job(
-                dict(zip(axes, (label for label, _ in values), strict=True)),
-                Cell(experiment, updates),
-            )
-        )
+        for value, of_axis in zip(values, changes, strict=True):
+            updates |= of_axis[value]
+        jobs.append(Job(dict(zip(axes, values, strict=True)), Cell(experiment, updates)))
     return jobs
 
 
 def repeats(number: int, *entries: str) -> Axis:
     """Return an axis of repeats: each is numbered from 0, by the value of these entries."""
     return {label: dict.fromkeys(entries, label) for label in range(number)}
-
-
-def _labeled(axis: tuple[str, Axis]) -> list[tuple[Label, Mapping[str, Any]]]:
-    name, values = axis
-    if isinstance(values, Mapping):
-        return list(values.items())
-    return [(value, {name: value}) for value in values]
 
 
 def matched(

@@ -6,8 +6,7 @@ splits for 100, 3 alphas for 5.
 
 from experiments.papers.grid import Jobs, Records, Shown
 from experiments.papers.m1 import METHODS, beside_svgp
-from experiments.papers.run_pictures import against_seconds_by_method
-from experiments.papers.tables import ERROR, NLPD, SECONDS, means
+from experiments.papers.run_pictures import scores_and_seconds
 
 
 def jobs(full: bool) -> Jobs:
@@ -30,6 +29,4 @@ def jobs(full: bool) -> Jobs:
 
 
 def show(records: Records) -> Shown:
-    yield means(records, ("M", "method", "alpha"), (ERROR, NLPD, SECONDS), "Final scores")
-    first = [record for record in records if record["split"] == 0]
-    yield from against_seconds_by_method(first)
+    return scores_and_seconds(records, "split", "M", "method", "alpha")

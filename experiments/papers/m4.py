@@ -8,8 +8,7 @@ from typing import Any
 
 from experiments.papers.grid import Jobs, Records, Shown, repeats
 from experiments.papers.m1 import TIED, beside_svgp
-from experiments.papers.run_pictures import against_seconds_by_method
-from experiments.papers.tables import ERROR, NLPD, SECONDS, means
+from experiments.papers.run_pictures import scores_and_seconds
 
 
 def jobs(full: bool) -> Jobs:
@@ -32,6 +31,4 @@ def minibatch_jobs(full: bool, data: dict[str, Any]) -> Jobs:
 
 
 def show(records: Records) -> Shown:
-    yield means(records, ("method", "alpha"), (ERROR, NLPD, SECONDS), "Final scores")
-    first = [record for record in records if record["repeat"] == 0]
-    yield from against_seconds_by_method(first)
+    return scores_and_seconds(records, "repeat", "method", "alpha")

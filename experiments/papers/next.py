@@ -22,7 +22,7 @@ from typing import Any
 from experiments.cells.cell import Outcome
 from experiments.papers.grid import Record
 from experiments.papers.running import completed, protocol_of, selected, show_and_write
-from experiments.papers.stored import RESULTS, StoredRuns
+from experiments.papers.stored import RESULTS, store, stored_results
 from experiments.protocols.arguments import add_running, parser_of
 
 PARTS: Sequence[tuple[str, Mapping[str, Sequence[Any]]]] = (
@@ -49,8 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, only in PARTS:
         if time.monotonic() < until:
             try:
-                options = {"jobs": asked.jobs or 1, "threads": asked.threads}
-                missing.append(run_part(name, only, asked.runs, until, **options))
+                jobs = asked.jobs or 1
+                missing.append(
+                    run_part(name, only, asked.runs, until, jobs=jobs, threads=asked.threads)
+                )
             except (ValueError, OSError) as error:  # a damaged record; no network
                 missing.append(f"{name}: {error}")
     if any(missing):
@@ -75,20 +77,19 @@ def run_part(
     plan = selected(every, only, {})
     labels = {job.cell.key: job.labels for job in plan}
     folder = RESULTS / name
-    stored = StoredRuns(folder)
-    known = stored.results()
+    known = stored_results(folder)
 
     def keep(outcome: Outcome) -> None:
         if outcome.result is not None:
             key = outcome.cell.key
-            stored.add([Record(labels[key], outcome.result, key)])
+            store(folder, [Record(labels[key], outcome.result, key)])
 
     print(f"{name}: {sum(key not in known for key in labels)} of {len(plan)} runs are missing.")
     found, missing = completed(plan, runs, stored=known, until=until, ended=keep, **options)
     unknown = [record for record in found if record.key not in known]
     if unknown:
-        stored.add(unknown)
+        store(folder, unknown)
         if len(found) == len(plan):
-            records, _ = completed(every, runs, stored=stored.results(), until=-math.inf)
+            records, _ = completed(every, runs, stored=stored_results(folder), until=-math.inf)
             show_and_write(name, "python -m experiments.papers next", records, folder)
     return missing

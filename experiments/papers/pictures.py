@@ -81,7 +81,7 @@ def curves(
     *,
     panel: str | None = None,
     logarithmic: bool = False,
-    reference: Mapping[tuple[Label, ...], Records] | None = None,
+    reference: Mapping[tuple[Label, ...], Records] = {},
 ) -> Picture:
     """
     Draw means of scores ± standard errors along an axis: a line for each label, a panel for each
@@ -100,7 +100,7 @@ def curves(
             here = axes[position * len(scores) + number]
             for name, of_line in grouped(of_part, line).items():
                 _draw(here, of_line, x, score, line_label(line, name[0]), names.index(name))
-            for (name,), group in (reference or {}).items():
+            for (name,), group in reference.items():
                 level = float(np.mean(list(map(score, group))))
                 here.axhline(
                     level, color="black", linestyle="dashed", linewidth=1.0, label=shown(name)
@@ -163,10 +163,10 @@ def courses(
     return Picture(title, figure, note)
 
 
-def dots(records: Records, by: str, scores: Mapping[str, str], title: str) -> Picture:
+def dots(records: Records, scores: Mapping[str, str], title: str) -> Picture:
     """
-    Draw entries of the results, a panel for each, a line for each record; missing values are left
-    out.
+    Draw entries of the results, a panel for each, a line for each record, named by its method;
+    missing values are left out.
     """
     figure = Figure(
         figsize=(2.6 * len(scores) + 1.5, 1.2 + 0.35 * len(records)), layout="constrained"
@@ -180,6 +180,6 @@ def dots(records: Records, by: str, scores: Mapping[str, str], title: str) -> Pi
                 )
         tidy(here, label, "")
         here.locator_params(axis="x", nbins=4)
-    axes[0].set_yticks(range(len(records)), [str(record[by]) for record in records])
+    axes[0].set_yticks(range(len(records)), [str(record["method"]) for record in records])
     axes[0].invert_yaxis()
     return Picture(title, figure)

@@ -1,18 +1,20 @@
 """Figures of recorded runs, from their logged scalars and stored predictions."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import binned_statistic
 
 from experiments import datasets
 from experiments.datasets import Floats
 from experiments.ingredients.stream import arriving
-from experiments.papers.grid import Record, Records, grouped
+from experiments.papers.grid import Record, Records, Shown, grouped
 from experiments.papers.pictures import Course, Picture, add_legend, courses, line_label, panels
+from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 from experiments.protocols.records import read_json
 from experiments.report import decision, fit, frames
 from experiments.report.recorded import RecordedRun, read_run
@@ -73,14 +75,13 @@ def logged(record: Record, along: str = "steps") -> Course:
 
 @of_recorded_runs
 def training(
-    records: Records,
-    line: Callable[[Record], str],
-    scalars: Mapping[str, str],
-    title: str,
-    along: str = "iteration",
+    records: Records, scalars: Mapping[str, str], title: str, along: str = "iteration"
 ) -> Picture:
-    """Draw logged scalars against the iterations, or the rows of a stream, a line for each run."""
-    return courses({line(record): logged(record) for record in records}, scalars, along, title)
+    """
+    Draw logged scalars against the iterations, or the rows of a stream, a line for each method.
+    """
+    values = {str(record["method"]): logged(record) for record in records}
+    return courses(values, scalars, along, title)
 
 
 @of_recorded_runs
@@ -91,26 +92,28 @@ def against_seconds(records: Records, line: Callable[[Record], str], title: str)
     return courses(values, scores, "seconds of training", title, logarithmic=True)
 
 
-def against_seconds_by_method(records: Records) -> Iterator[Picture | None]:
+def scores_and_seconds(records: Records, repeat: str, *by: str) -> Shown:
     """
-    Draw test scores against seconds of training: a figure for each method and M, a line for each
-    alpha.
+    Show final scores, and test scores of the first repeat against seconds of training: a figure for
+    each method and M, a line for each alpha.
     """
-    for (method, M), group in grouped(records, "method", "M").items():
+    yield means(records, by, (ERROR, NLPD, SECONDS), "Final scores")
+    first = [record for record in records if record[repeat] == 0]
+    for (method, M), group in grouped(first, "method", "M").items():
         title = f"Scores against seconds, {method}" + (f", M = {M}" if M else "")
         yield against_seconds(
             group, lambda record: line_label("alpha", record.labels.get("alpha")), title
         )
 
 
-def streams(records: Records, by: str, title: str, along: str = "seconds") -> Picture:
-    """Draw scores of the test points passed so far, a line for each value of a label."""
+def streams(records: Records, title: str, along: str = "seconds") -> Picture:
+    """Draw scores of the test points passed so far, a line for each method."""
     values: dict[str, Course] = {}
     scores: dict[str, str] = {}
     for record in records:
         course = record["course"]
         scores |= {name: text for name, text in _LABELS.items() if name in course}
-        values[str(record[by])] = {name: (course[along], course[name]) for name in scores}
+        values[str(record["method"])] = {name: (course[along], course[name]) for name in scores}
     text = {"seconds": "seconds of training", "seen": "training rows"}[along]
     note = "All test points." if "error" in scores else "Test points passed so far."
     return courses(values, scores, text, title, logarithmic=along == "seconds", note=note)
@@ -134,9 +137,10 @@ def decisions(records: Records, title: str) -> Picture:
 
 
 @of_recorded_runs
-def fits(records: Records, by: str, title: str) -> Picture:
+def fits(records: Records, title: str) -> Picture:
     """
-    Draw data, predictions and inducing points of regression with one input, a panel for each run.
+    Draw data, predictions and inducing points of regression with one input, a panel for each
+    method.
     """
     figure, axes = panels(len(records), shared=True)
     for position, (here, record) in enumerate(zip(axes, records, strict=True)):
@@ -147,7 +151,7 @@ def fits(records: Records, by: str, title: str) -> Picture:
             dataset = dataset.trained_on_all()
         fit.draw_fit(here, run, dataset, color(position))
         tidy(here, "x", "y")
-        here.set_title(str(record[by]), fontsize=10)
+        here.set_title(str(record["method"]), fontsize=10)
     return Picture(title, figure, "Dots: training rows; mean ± 2 s.d.; ▲: inducing points.")
 
 
@@ -163,18 +167,18 @@ def posteriors(records: Records, title: str) -> Picture:
 
 
 @of_recorded_runs
-def reliability(records: Records, line: str, panel: str) -> Picture:
+def reliability(records: Records, panel: str) -> Picture:
     """
-    Draw the fraction of labels 1 against the predicted probability, over all runs of a line; binary
-    labels.
+    Draw the fraction of labels 1 against the predicted probability, over all runs of an alpha;
+    binary labels.
     """
     parts = grouped(records, panel)
     figure, axes = panels(len(parts))
     for here, ((name,), of_part) in zip(axes, parts.items(), strict=True):
         here.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
-        for position, ((value,), group) in enumerate(grouped(of_part, line).items()):
+        for position, ((value,), group) in enumerate(grouped(of_part, "alpha").items()):
             places, fractions = _calibration([run_of(record) for record in group])
-            here.plot(places, fractions, label=line_label(line, value), **line_style(position))
+            here.plot(places, fractions, label=line_label("alpha", value), **line_style(position))
         tidy(here, "predicted probability of label 1", "fraction of labels 1")
         here.set_title(str(name), fontsize=10)
     add_legend(figure)
@@ -187,15 +191,14 @@ def reliability(records: Records, line: str, panel: str) -> Picture:
 
 def _calibration(runs: Sequence[RecordedRun]) -> Floats:
     """Return mean probabilities and fractions of labels 1 in bins, [2, bins]."""
-    probability, label = [], []
+    parts = []
     for run in runs:
         data = run.config["data"]
-        probability.append(run.predictions["probability"][:, 0])
-        label.append(datasets.load(data["dataset"], data["split"]).Y_test[:, 0])
-    both = np.stack([np.concatenate(probability), np.concatenate(label)])
-    bins = np.minimum((10.0 * both[0]).astype(int), 9)
-    parts = [both[:, bins == k] for k in range(10)]
-    return np.transpose([part.mean(axis=1) for part in parts if part.shape[1] >= 10])
+        labels = datasets.load(data["dataset"], data["split"]).Y_test
+        parts.append(np.hstack([run.predictions["probability"], labels]))
+    both = np.concatenate(parts).T
+    means, _, bins = binned_statistic(both[0], both, bins=10, range=(0.0, 1.0))
+    return means[:, np.bincount(bins, minlength=11)[1:] >= 10]
 
 
 def contours(records: Records, x: str, y: str, scores: dict[str, str], title: str) -> Picture:

@@ -14,7 +14,7 @@ from experiments.cells.running import completed_outcomes, run_cells
 from experiments.papers import PROTOCOLS
 from experiments.papers.grid import Jobs, Record, Records
 from experiments.papers.pictures import Picture
-from experiments.papers.stored import RESULTS, StoredRuns
+from experiments.papers.stored import RESULTS, store, stored_results
 from experiments.papers.tables import Table
 
 
@@ -36,7 +36,7 @@ def run(name: str, asked: argparse.Namespace) -> str:
             print(f"The axes of {name}: {axes(plan)}")
             return ""
         jobs = selected(plan, selection, given)
-        stored = StoredRuns(RESULTS / name).results()
+        stored = stored_results(RESULTS / name)
         if asked.stored:
             done = completed_outcomes([job.cell for job in jobs], asked.runs, stored)
             jobs = [job for job in jobs if job.cell.key in done]
@@ -53,7 +53,7 @@ def run(name: str, asked: argparse.Namespace) -> str:
             folder = (asked.to or asked.runs / "papers") / f"{name}{size}"
             show_and_write(name, command, records, folder)
             (folder / "runs.csv").unlink(missing_ok=True)
-            StoredRuns(folder).add(records)
+            store(folder, records)
     # A bad argument, a damaged record; no network, or not the published file.
     except (ValueError, OSError) as error:
         sys.exit(str(error))

@@ -18,14 +18,13 @@ LENGTHSCALE = Score("lengthscale", "lengthscale")
 
 def collapsed(N: int, *blocks: int) -> dict[str, Mapping[str, Any]]:
     """Return the methods of S1 and S2, BT-SGPR with these numbers of blocks of N rows."""
-    sizes = {number: -(-N // number) for number in blocks}
     return {
         "exact GP": {"model": "GPR"},
         "SGPR": {"model": "SGPR"},
         "T-SGPR": {"model": "TSGPR"},
         **{
-            f"BT-SGPR, {number} blocks": {"model": "BTSGPR", "block_size": size}
-            for number, size in sizes.items()
+            f"BT-SGPR, {number} blocks": {"model": "BTSGPR", "block_size": -(-N // number)}
+            for number in blocks
         },
         "PEP 0.5": {"model": "PEPR", "alpha": 0.5},
         "T-PEP 0.5": {"model": "TPEP", "alpha": 0.5},
@@ -56,5 +55,5 @@ def show(records: Records) -> Shown:
         "parameters/kernel.variance": "kernel variance, standardized",
     }
     title = "Bounds in the course of training"
-    yield training(records, lambda record: str(record["method"]), scalars, title)
-    yield fits(records, "method", "Predictions")
+    yield training(records, scalars, title)
+    yield fits(records, "Predictions")

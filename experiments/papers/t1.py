@@ -42,4 +42,4 @@ def show(records: Records) -> Shown:
     )
     for (order,), group in grouped(records, "order").items():
         yield posteriors(group, f"Posteriors, {order}")
-        yield streams(group, "method", f"Scores, {order}", along="seen")
+        yield streams(group, f"Scores, {order}", along="seen")

@@ -46,4 +46,4 @@ def show(records: Records) -> Shown:
     )
     for labels, group in grouped(records, "dataset", "M", "batch_size").items():
         name, M, size = labels
-        yield streams(group, "method", f"{name}, M = {M}, batches of {size}")
+        yield streams(group, f"{name}, M = {M}, batches of {size}")

@@ -47,5 +47,5 @@ def show(records: Records) -> Shown:
     )
     for (order,), group in grouped(records, "order").items():
         if order != "at once":
-            yield streams(group, "method", f"Scores, {order}", along="seen")
+            yield streams(group, f"Scores, {order}", along="seen")
         yield posteriors(group, f"Boundaries, {order}")

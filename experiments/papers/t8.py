@@ -53,4 +53,4 @@ def show(records: Records) -> Shown:
         "parameters/likelihood.variance": "noise variance",
     }
     title = "Hyperparameters along a stream, standardized targets"
-    yield training(streams, lambda record: str(record["method"]), scalars, title, "training rows")
+    yield training(streams, scalars, title, "training rows")

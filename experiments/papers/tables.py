@@ -82,7 +82,7 @@ def means(
     by: Sequence[str],
     scores: Sequence[Score],
     title: str,
-    published: Mapping[tuple[Label, ...], Sequence[float]] | None = None,
+    published: Mapping[tuple[Label, ...], Sequence[float]] = {},
     note: str = "",
 ) -> Table:
     """
@@ -91,7 +91,6 @@ def means(
     :param by: labels that make a line.
     :param published: published values of the first scores, by the labels of a line.
     """
-    published = published or {}
     num_published = max(map(len, published.values()), default=0)
     headings = [score.heading for score in scores]
     for number in range(num_published):
@@ -145,7 +144,7 @@ def ranks(records: Records, axis: str, scores: Sequence[Score], title: str) -> T
     ties share ranks.
     """
     others = [name for name in records[0].labels if name != axis]
-    values = list(dict.fromkeys(record.labels[axis] for record in records))
+    values = [value for (value,) in grouped(records, axis)]
     groups = [group for group in grouped(records, *others).values() if len(group) == len(values)]
     lines: list[Sequence[str]] = [(axis, *(f"rank by {score.heading}" for score in scores))]
     note = f"Over {len(groups)} groups of runs that differ in {axis} alone."

@@ -42,5 +42,5 @@ def show(records: Records) -> Shown:
     )
     yield from against_M(records, (SMSE, SMLL, EVIDENCE, NOISE), "alpha")
     for score, published in WINS.items():
-        yield comparisons(records, "alpha", score, published, f"Pairs by {score.heading}")
-        yield matrix(records, "alpha", score, f"All pairs by {score.heading}")
+        yield comparisons(records, score, published, f"Pairs by {score.heading}")
+        yield matrix(records, score, f"All pairs by {score.heading}")

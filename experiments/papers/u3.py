@@ -45,4 +45,4 @@ def show(records: Records) -> Shown:
     yield ranks(records, "alpha", (ERROR, NLPD), "Average ranks of alpha")
     yield means(records, ("dataset", "M", "alpha"), (ERROR, NLPD), "Means of the splits")
     yield from against_M(records, (ERROR, NLPD), "alpha")
-    yield reliability(records, "alpha", "dataset")
+    yield reliability(records, "dataset")

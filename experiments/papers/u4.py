@@ -25,4 +25,4 @@ def show(records: Records) -> Shown:
     yield against_seconds(
         records, lambda r: f"M = {r['M']}, alpha {r['alpha']:g}", "Scores against seconds"
     )
-    yield reliability(records, "alpha", "M")
+    yield reliability(records, "M")

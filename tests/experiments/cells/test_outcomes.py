@@ -6,7 +6,7 @@ import pytest
 from refusals import refused
 
 from experiments.cells.cell import Cell, Outcome
-from experiments.cells.outcomes import Outcomes
+from experiments.cells.outcomes import read_outcome, write_outcome
 
 CELL = Cell("regression", {"dataset": "boston", "alpha": 0.5})
 FAILED = Outcome(CELL, "failed", "ValueError: M")
@@ -14,11 +14,10 @@ COMPLETED = Outcome(CELL, "completed", None, {"rmse": 0.1, "scale": None, "messa
 
 
 def test_the_last_record_written_is_read(tmp_path):
-    outcomes = Outcomes(tmp_path)
-    assert outcomes.read(CELL) is None
+    assert read_outcome(tmp_path, CELL) is None
     for outcome in (FAILED, COMPLETED):
-        outcomes.write(outcome)
-        assert Outcomes(tmp_path).read(CELL) == outcome
+        write_outcome(tmp_path, outcome)
+        assert read_outcome(tmp_path, CELL) == outcome
     assert len(list((tmp_path / "cells").iterdir())) == 1
 
 
@@ -31,25 +30,24 @@ def test_the_last_record_written_is_read(tmp_path):
     ],
 )
 def test_another_cell_has_another_file(tmp_path, other):
-    Outcomes(tmp_path).write(COMPLETED)
-    assert Outcomes(tmp_path).read(other) is None
+    write_outcome(tmp_path, COMPLETED)
+    assert read_outcome(tmp_path, other) is None
     assert (
-        Outcomes(tmp_path).read(Cell("regression", dict(reversed(CELL.updates.items()))))
+        read_outcome(tmp_path, Cell("regression", dict(reversed(CELL.updates.items()))))
         == COMPLETED
     )
 
 
 def test_a_write_that_is_killed_leaves_the_earlier_file(tmp_path, monkeypatch):
-    outcomes = Outcomes(tmp_path)
-    outcomes.write(FAILED)
+    write_outcome(tmp_path, FAILED)
 
     def killed(*paths):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(os, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
-        outcomes.write(COMPLETED)
-    assert outcomes.read(CELL) == FAILED
+        write_outcome(tmp_path, COMPLETED)
+    assert read_outcome(tmp_path, CELL) == FAILED
 
 
 @pytest.mark.parametrize(
@@ -66,23 +64,21 @@ def test_a_write_that_is_killed_leaves_the_earlier_file(tmp_path, monkeypatch):
     ],
 )
 def test_a_file_of_something_else_is_named(tmp_path, text):
-    outcomes = Outcomes(tmp_path)
-    outcomes.write(FAILED)
+    write_outcome(tmp_path, FAILED)
     (path,) = (tmp_path / "cells").iterdir()
     path.write_text(text)
     with refused(rf"{path} is not the outcome of a run .*: delete it"):
-        outcomes.read(CELL)
+        read_outcome(tmp_path, CELL)
     other = Cell("classification")
-    outcomes.write(Outcome(other, "failed", "no reason"))
+    write_outcome(tmp_path, Outcome(other, "failed", "no reason"))
     ((tmp_path / "cells") / f"{other.key}.json").rename(path)
     with refused(r"of classification.*, not of regression with dataset=boston alpha=0\.5"):
-        outcomes.read(CELL)
+        read_outcome(tmp_path, CELL)
 
 
 def test_a_run_without_its_folder_is_named(tmp_path):
-    outcomes = Outcomes(tmp_path)
-    outcomes.write(Outcome(CELL, "completed", None, {"directory": str(tmp_path / "1")}))
+    write_outcome(tmp_path, Outcome(CELL, "completed", None, {"directory": str(tmp_path / "1")}))
     with refused(r"json .*the folder of its run, .*1, is missing.: delete it"):
-        outcomes.read(CELL)
+        read_outcome(tmp_path, CELL)
     (tmp_path / "1").mkdir()
-    assert outcomes.read(CELL).status == "completed"
+    assert read_outcome(tmp_path, CELL).status == "completed"

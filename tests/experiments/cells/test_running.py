@@ -12,7 +12,7 @@ from refusals import refused
 
 from experiments.cells import processes, running
 from experiments.cells.cell import Cell, not_completed
-from experiments.cells.outcomes import Outcomes
+from experiments.cells.outcomes import read_outcome
 from experiments.cells.running import run_cells
 
 BOTH = some_slow([1, 2], quick=[2])
@@ -58,7 +58,7 @@ def test_a_failing_and_a_dying_cell_are_recorded_and_take_no_other_with_them(run
         "ValueError: M is 500;\nwhole numbers are accepted.",
         "its process ended with {EXIT(3)}",
     ]
-    assert [Outcomes(runs).read(each) for each in cells] == outcomes
+    assert [read_outcome(runs, each) for each in cells] == outcomes
     text = not_completed(outcomes)
     assert text.startswith("3 of 5 runs have no result")
     assert "killed: none with name=b act=die: its process" in text
@@ -99,8 +99,8 @@ def test_an_interrupt_leaves_what_has_completed_and_no_process(runs, jobs):
     with pytest.raises(KeyboardInterrupt):
         run_cells(cells, runs, jobs=jobs)
     assert (runs.parent / "interrupted").exists()  # Sacred had time to record it
-    assert Outcomes(runs).read(cells[0]).status == "completed"
-    assert Outcomes(runs).read(cells[1]) is None
+    assert read_outcome(runs, cells[0]).status == "completed"
+    assert read_outcome(runs, cells[1]) is None
     assert [outcome.status for outcome in run_cells([cells[0], *cells[2:]], runs)] == [
         "completed"
     ] * 5

@@ -13,7 +13,7 @@ from experiments.cells.processes import perform
 from experiments.papers import PROTOCOLS, report
 from experiments.papers.grid import Record
 from experiments.papers.running import write
-from experiments.papers.stored import StoredRuns
+from experiments.papers.stored import store, stored_results
 from experiments.papers.tables import Score, Table
 
 WITHOUT_FILES = ("U1", "T2", "T8", "M2", "A3")
@@ -40,7 +40,7 @@ def test_protocol_runs_and_is_shown(name, runs):
     shown = list(protocol.show(records))
     folder = runs / "papers" / name
     write(name, protocol.__doc__, shown, folder)
-    StoredRuns(folder).add(records)
+    store(folder, records)
     tables = [part for part in shown if isinstance(part, Table)]
     assert tables and all(
         len(set(map(len, table.lines))) == 1 and len(table.lines) > 1 for table in tables
@@ -52,7 +52,7 @@ def test_protocol_runs_and_is_shown(name, runs):
     page = report.page(report.stored([folder.parent]))
     assert page.count("<img ") == len(pictures) and page.count("<table>") == len(tables)
     assert all(escape(part.title) in page for part in shown)
-    kept = StoredRuns(folder).results()
+    kept = stored_results(folder)
     again = list(protocol.show([Record(each.labels, kept[each.key], each.key) for each in records]))
     assert [part.title for part in again if isinstance(part, Table)] == [
         table.title for table in tables

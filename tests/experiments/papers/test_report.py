@@ -19,7 +19,7 @@ def results(tmp_path):
     ]
     parts = [
         means(records, ("method",), (RMSE,), "Scores", {("C",): [0.4]}, "A note."),
-        dots(records, "method", {"rmse": "RMSE"}, "Dots"),
+        dots(records, {"rmse": "RMSE"}, "Dots"),
         Table("Long", [("n",), *((str(n),) for n in range(30))]),
     ]
     for folder in ("old/U2", "new/U2", "new/T1-full"):

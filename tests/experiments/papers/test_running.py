@@ -15,7 +15,7 @@ from experiments.papers import PROTOCOLS, next, running
 from experiments.papers.__main__ import main
 from experiments.papers.grid import Record, grid
 from experiments.papers.running import selected
-from experiments.papers.stored import StoredRuns
+from experiments.papers.stored import store, stored_results
 from experiments.papers.tables import Table
 from experiments.recording.experiment import RecordedExperiment
 
@@ -182,13 +182,15 @@ def test_damaged_results_are_named(protocol, runs, text, message):
 
 
 def test_results_are_stored_to_six_digits(tmp_path):
-    file = StoredRuns(tmp_path)
     values = {"a": 1 / 3, "b": [2 / 3, None], "c": True, "text": "left out", "n": 12345678}
-    file.add([Record({"split": 0}, values, "k1")])
-    assert file.results() == {
+    store(tmp_path, [Record({"split": 0}, values, "k1")])
+    assert stored_results(tmp_path) == {
         "k1": {"a": 0.333333, "b": [0.666667, None], "c": True, "n": 12345678}
     }
-    file.add([Record({"M": 5}, {"a": float("nan")}, "k2"), Record({"split": 0}, {"d": 1}, "k1")])
+    store(
+        tmp_path,
+        [Record({"M": 5}, {"a": float("nan")}, "k2"), Record({"split": 0}, {"d": 1}, "k1")],
+    )
     text = "split,M,key,a,b,c,n,d\n0,,k1,,,,,1\n,5,k2,NaN,,,,\n"
     assert (tmp_path / "runs.csv").read_text() == text
 

@@ -107,14 +107,14 @@ def test_curves_are_means_with_errors(records):
 
 def test_pairs_are_drawn_beside_their_differences_and_counts(records):
     """alpha = 0.5 wins twice on set a, and once of two on b; there is no run with alpha = 1."""
-    figure = comparisons(records, "alpha", RMSE, [(0.5, 0.0), (1.0, 0.0)], "Title").figure
+    figure = comparisons(records, RMSE, [(0.5, 0.0), (1.0, 0.0)], "Title").figure
     scatter, histogram, counts = figure.axes
     a, b, _ = (line.get_xydata() for line in scatter.get_lines())
     assert_allclose(a, [[0.2, 0.4], [0.4, 0.6]])
     assert_allclose(b, [[0.3, 0.1], [0.1, 0.3]])
     assert sum(bar.get_height() for bar in histogram.patches) == 4
     assert sorted(bar.get_width() for bar in counts.patches) == [-1, 1, 2]
-    (panel,) = matrix(records, "alpha", RMSE, "Title").figure.axes
+    (panel,) = matrix(records, RMSE, "Title").figure.axes
     assert (panel.get_xlabel(), panel.get_ylabel()) == ("alpha = 0", "alpha = 0.5")
     assert_allclose(panel.get_lines()[0].get_xydata(), a[:, ::-1])
 
@@ -126,7 +126,8 @@ def test_lines_differ_without_color(records):
     lines = picture.figure.axes[0].get_lines()
     assert len({line.get_marker() for line in lines}) == 2
     assert picture.figure.axes[0].get_xlabel() == "step"
-    assert len(dots(records, "alpha", {"rmse": "RMSE"}, "Title").figure.axes[0].get_lines()) == 8
+    named = [Record({"method": place}, each.result) for place, each in enumerate(records)]
+    assert len(dots(named, {"rmse": "RMSE"}, "Title").figure.axes[0].get_lines()) == 8
 
 
 def test_missing_labels_are_none(records):
