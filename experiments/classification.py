@@ -21,7 +21,6 @@ from sacred.run import Run
 from experiments import datasets
 from experiments.ingredients.classifier import (
     build_classifier,
-    classifier_title,
     gp,
     is_lower_bound,
 )
@@ -68,7 +67,7 @@ def classification(
             write(iteration, scores, "test/")
             write(iteration, hyperparameters(scored), "parameters/")
 
-        status = train(model, data, log, classifier_title(gp), progress)
+        status = train(model, data, log, progress)
         write(status.iterations, {"objective_per_point": status.objective_per_point})
     if isinstance(model, MonteCarlo):
         model.sample(samples, _seed)

@@ -83,6 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     records = []
     for method in methods:
         cell = Cell(demonstration.experiment, {"progress": True} | common | method)
+        print(cell, flush=True)
         result = perform(cell, asked.runs, "WARNING")
         records.append(Record({"method": read_run(Path(result["directory"])).title}, result))
 
@@ -132,14 +133,12 @@ def _picture(
     from experiments.papers.run_pictures import decisions, fits, streams
 
     if experiment == "streaming":
-        return streams(records, "method", title)
+        return streams(records, title)
     if records[0]["D"] == 1:
-        return fits(records, "method", title)
+        return fits(records, title)
     if experiment == "classification" and records[0]["D"] == 2:
         return decisions(records, title)
-    return dots(
-        records, "method", {"objective_per_point": "log evidence", **_COLUMNS[experiment]}, title
-    )
+    return dots(records, {"objective_per_point": "log evidence", **_COLUMNS[experiment]}, title)
 
 
 def _parser() -> Parser:

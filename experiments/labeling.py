@@ -15,15 +15,13 @@ there. The run is recorded in runs/. Protocol M6 of `experiments.papers` compare
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from gpflow.models import GPModel
 from gpflow.utilities import multiple_assign, parameter_dict
 from sacred.run import Run
 from scipy.special import entr
 
 from experiments import datasets
 from experiments.datasets import Dataset, Floats, loading
-from experiments.datasets.sources import SplitTable
+from experiments.datasets.sources import Rows, SplitTable
 from experiments.ingredients.classifier import build_classifier, gp
 from experiments.ingredients.data import check_task
 from experiments.ingredients.training import train, training
@@ -31,8 +29,6 @@ from experiments.recording.experiment import RecordedExperiment
 from experiments.recording.scalars import scalar_log
 from experiments.recording.scores import classification_scores
 from gpflow_pep.estimators.calibration import of_all_classes
-
-Rows = npt.NDArray[np.intp]
 
 RULES = ("entropy", "random")
 
@@ -90,21 +86,6 @@ def entropy(probability: Floats) -> Floats:
     return np.sum(entr(of_all_classes(probability)), axis=1)
 
 
-def _trained(
-    labeled: Dataset, num_classes: int, before: GPModel | None, result: dict[str, list[float]]
-) -> GPModel:
-    """
-    Train a model of the labeled rows from the parameters of the last model, and record the seconds.
-    """
-    data = labeled.X_train, labeled.Y_train
-    model: GPModel = build_classifier(*data, num_classes)
-    if before is not None:
-        multiple_assign(model, parameter_dict(before))
-    status = train(model, data, lambda iteration, seconds: None, "", False)
-    result["seconds"].append(status.seconds)
-    return model
-
-
 @ex.automain
 def labeling(
     dataset: str,
@@ -129,16 +110,21 @@ def labeling(
         )
     data, rows, pool = divided(dataset, repetition, initial, num_test, additions)
     num_classes = len(datasets.describe(dataset).classes)
-    rng, model = np.random.RandomState(repetition), None
+    rng = np.random.RandomState(repetition)
+    parameters: dict[str, Any] = {}
     result: dict[str, list[float]] = {name: [] for name in ("labels", "error", "nlpd", "seconds")}
     with scalar_log(_run) as write:
         while True:
-            model = _trained(data.trained_on(rows), num_classes, model, result)
+            labeled = data.X_train[rows], data.Y_train[rows]
+            model = build_classifier(*labeled, num_classes)
+            multiple_assign(model, parameters)  # of the last model
+            status = train(model, labeled, lambda iteration, seconds: None, progress=False)
+            parameters = parameter_dict(model)
             scores = classification_scores(model, data)
             write(len(rows), scores, "test/")
-            for name, value in {"labels": len(rows), **scores}.items():
-                if name in result:
-                    result[name].append(value)
+            entries = {"labels": len(rows), "seconds": status.seconds, **scores}
+            for name, values in result.items():
+                values.append(entries[name])
             wanted = min(per_round, initial + additions - len(rows))
             if not wanted:
                 return result

@@ -18,7 +18,7 @@ import numpy as np
 from sacred.run import Run
 
 from experiments.ingredients.data import data, load
-from experiments.ingredients.model import build, gp, objective_kind, title
+from experiments.ingredients.model import build, gp, objective_kind
 from experiments.ingredients.training import batches_of, train, training
 from experiments.recording.experiment import RecordedExperiment
 from experiments.recording.predictions import regression_arrays, save
@@ -61,7 +61,7 @@ def regression(gp: dict[str, Any], progress: bool, _run: Run) -> dict[str, Any]:
             write(iteration, scores, "test/")
             write(iteration, hyperparameters(model), "parameters/")
 
-        status = train(model, data, log, title(gp), progress)
+        status = train(model, data, log, progress)
 
     save(_run, regression_arrays(model, dataset))
     return {

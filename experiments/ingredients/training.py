@@ -10,7 +10,6 @@ from typing import Any
 from gpflow.base import RegressionData
 from gpflow.likelihoods import Gaussian
 from gpflow.models import SVGP, GPModel
-from tqdm import tqdm
 
 from experiments.datasets import Dataset
 from experiments.recording.experiment import ingredient_of
@@ -24,7 +23,6 @@ from gpflow_pep.training import check_optimizer, fit, uninterrupted
 training = ingredient_of("training")
 
 _MINIBATCH_MODELS = (SVGP, StructuredSVGP, TiedFactors)
-_BAR_INTERVAL = 0.5  # seconds; a file keeps every state of the bar
 
 Log = Callable[[int, float], None]
 """Write logs, given the iteration and the seconds of training."""
@@ -103,7 +101,6 @@ def train(
     model: GPModel,
     data: RegressionData,
     log: Log,
-    caption: str,
     progress: bool,
     optimizer: str,
     maxiter: int,
@@ -116,7 +113,6 @@ def train(
     Maximize the objective over the trainable variables; if training cannot continue, the message has the reason.
 
     :param log: called at the start, after every `log_interval` iterations and at the end.
-    :param caption: text of the progress bar.
     :raises ValueError: if an entry of the configuration is invalid.
     :raises tf.errors.InvalidArgumentError, FloatingPointError: if the objective cannot be computed at the start.
     """
@@ -132,45 +128,35 @@ def train(
     if maxiter == 0:
         value = objective_per_point(model, data, batches)
         return Training(value, 0, 0.0, False, "Not trained: maxiter is 0.", None, None, True)
-    with tqdm(
-        total=maxiter,
-        desc=f"{caption:21}",
-        unit="it",
-        mininterval=_BAR_INTERVAL,
-        disable=not progress,
-    ) as bar:
-        began, last = time.perf_counter(), 0
+    began, last = time.perf_counter(), 0
 
-        def report(iteration: int, value: float) -> None:
-            nonlocal began, last
-            seconds = time.perf_counter() - began
-            bar.set_postfix_str(f"{value / len(data[0]):.4f} nats per point", refresh=False)
-            bar.update(iteration - last)
-            # The end is logged below.
-            if iteration // log_interval > last // log_interval and iteration < maxiter:
-                log(iteration, seconds)
-            last = iteration
-            began = time.perf_counter() - seconds
-
-        size = batch_size if batches is None else batches.size
-        result = uninterrupted(
-            fit(
-                model,
-                None if batches is None else data,
-                optimizer=optimizer,
-                max_iterations=maxiter,
-                learning_rate=learning_rate,
-                natural_step=None,
-                train_inducing=True,  # if they are trainable
-                batch_size=size if optimizer == "adam" else None,
-                interval=1,
-                seed=_seed if batches is None else batches.seed,
-                callback=report,
-            )
-        )
+    def report(iteration: int, _: float) -> None:
+        nonlocal began, last
         seconds = time.perf_counter() - began
-        bar.update(result.iterations - last)
-        bar.total = result.iterations  # L-BFGS may stop before maxiter
+        # The end is logged below.
+        if iteration // log_interval > last // log_interval and iteration < maxiter:
+            log(iteration, seconds)
+        last = iteration
+        began = time.perf_counter() - seconds
+
+    size = batch_size if batches is None else batches.size
+    result = uninterrupted(
+        fit(
+            model,
+            None if batches is None else data,
+            optimizer=optimizer,
+            max_iterations=maxiter,
+            learning_rate=learning_rate,
+            natural_step=None,
+            train_inducing=True,  # if they are trainable
+            batch_size=size if optimizer == "adam" else None,
+            interval=1,
+            seed=_seed if batches is None else batches.seed,
+            callback=report,
+            progress=progress,
+        )
+    )
+    seconds = time.perf_counter() - began
     log(result.iterations, seconds)
     sites = result.sites
     return Training(
