@@ -58,7 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         single: list[Any] = []
         for workers in range(1, asked.workers + 1):
-            results = _trained(asked, workers)
+            addresses = [f"127.0.0.1:{port}" for port in free_ports(workers)]
+            with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+                results = list(pool.map(partial(train, asked, addresses), range(workers)))
             single = single or results[0]
             _, sent, objective, parameters = results[0]
             if any(result[-1] != parameters for result in results):
@@ -70,13 +72,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _difference(values: Sequence[float], expected: Sequence[float]) -> float:
     """Return the largest difference, relative to the largest expected value."""
     return float(np.max(np.abs(np.subtract(values, expected))) / np.max(np.abs(expected)))
-
-
-def _trained(asked: argparse.Namespace, workers: int) -> list[Any]:
-    """Return what each worker returns."""
-    addresses = [f"127.0.0.1:{port}" for port in free_ports(workers)]
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        return list(pool.map(partial(train, asked, addresses), range(workers)))
 
 
 def free_ports(number: int) -> list[int]:

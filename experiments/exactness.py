@@ -48,13 +48,11 @@ def difference(
     :return: difference of the sum of online objectives (relative), and largest of predictive means
         and variances.
     """
-    parts = np.array_split(np.arange(len(X)), num_batches)
-    model = StreamingSGPR(
-        (X[parts[0]], Y[parts[0]]), kernel(), Z, alpha=alpha, noise_variance=_NOISE
-    )
+    first, *others = zip(*(np.array_split(rows, num_batches) for rows in (X, Y)), strict=True)
+    model = StreamingSGPR(first, kernel(), Z, alpha=alpha, noise_variance=_NOISE)
     total = float(model.maximum_log_likelihood_objective())
-    for part in parts[1:]:
-        model.update((X[part], Y[part]))
+    for batch in others:
+        model.update(batch)
         total += float(model.maximum_log_likelihood_objective())
     objective = float(at_once.maximum_log_likelihood_objective())
     Xnew = np.linspace(-0.5, 10.5, 200)[:, None]

@@ -68,14 +68,14 @@ class _Course:
     def __init__(self, batches: Batches, labels: bool):
         self._batches, self._labels = batches, labels
         self.scores: dict[str, list[float]] = defaultdict(list)
-        self._frames: list[dict[str, Any]] = []
+        self._frames: dict[str, list[Any]] = defaultdict(list)
+        self._grid: dict[str, Any] = {}
         D = batches.dataset.X_train.shape[1]
-        self._grid = None
         if D == 1:
-            self._grid = np.linspace(-0.5, 10.5, _GRID)[:, None]  # [300, 1]
+            self._grid["x"] = np.linspace(-0.5, 10.5, _GRID)[:, None]  # [300, 1]
         elif D == 2 and labels:
             side = np.linspace(-0.5, 10.5, _SQUARE)
-            self._grid = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)  # [3600, 2]
+            self._grid["x"] = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)  # [3600, 2]
 
     def score(self, learner: Learner, num_seen: int, seconds: float) -> dict[str, float]:
         """
@@ -87,20 +87,17 @@ class _Course:
         scores = _scores(learner, dataset.X_test[shown], dataset.Y_test[shown], self._labels)
         for name, value in {"seen": float(num_seen), "seconds": seconds, **scores}.items():
             self.scores[name].append(value)
-        frame = {"Z": learner.inducing_points}
-        if self._grid is not None:
-            frame["x_mean"], frame["x_variance"] = learner.predict(self._grid)
-        self._frames.append(frame)
+        self._frames["Z"].append(learner.inducing_points)
+        for places in self._grid.values():
+            mean, variance = learner.predict(places)
+            self._frames["x_mean"].append(mean)
+            self._frames["x_variance"].append(variance)
         return scores
 
     def arrays(self) -> dict[str, Any]:
         """Return the arrays for the figures, stacked over time."""
-        arrays = {name: np.array(values) for name, values in self.scores.items()}
-        for name in self._frames[0]:
-            arrays[name] = np.stack([frame[name] for frame in self._frames])
-        if self._grid is not None:
-            arrays["x"] = self._grid
-        return arrays
+        courses = {**self.scores, **self._frames}
+        return {name: np.stack(values) for name, values in courses.items()} | self._grid
 
 
 @ex.automain

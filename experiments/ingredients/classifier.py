@@ -132,8 +132,15 @@ def build_classifier(
     if model not in MODELS:
         raise ValueError(f"model is {model!r}; accepted are {', '.join(MODELS)}.")
     if model == "LABELS":
-        options: dict[str, Any] = {"alpha": alpha, "noise_variance": 0.1, "max_jitter": max_jitter}
-        built = LabelRegression((X, Y), num_classes, kernels[0], Z[0], **options)
+        built = LabelRegression(
+            (X, Y),
+            num_classes,
+            kernels[0],
+            Z[0],
+            alpha=alpha,
+            noise_variance=0.1,
+            max_jitter=max_jitter,
+        )
     else:
         built = constructors[model](
             kernel=kernels[0] if len(parts) == 1 else gpflow.kernels.SeparateIndependent(kernels),

@@ -29,14 +29,6 @@ def _config() -> None:
     max_train = None
 
 
-_EXPERIMENTS: dict[Task, str] = {
-    "regression": "regression",
-    "classification": "classification",
-    "multiclass": "classification",
-    "streaming": "streaming",
-}
-
-
 def _data_for(default: str, *tasks: Task) -> tuple[Ingredient, Callable[[], datasets.Dataset]]:
     """Return the data ingredient for these tasks, and the function that loads its split."""
     ingredient = ingredient_of("data")
@@ -76,8 +68,9 @@ def check_task(dataset: str, *tasks: Task) -> None:
     found = datasets.describe(dataset).task
     if found not in tasks:
         accepted = [name for task in tasks for name in datasets.names(task=task)]
+        experiment = "classification" if found == "multiclass" else found
         raise ValueError(
-            f"dataset {dataset!r} is for {found} (python -m experiments.{_EXPERIMENTS[found]}); accepted for "
+            f"dataset {dataset!r} is for {found} (python -m experiments.{experiment}); accepted for "
             f"{' and '.join(tasks)} are {', '.join(accepted)}."
         )
 

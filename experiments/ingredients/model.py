@@ -8,11 +8,11 @@ from typing import Any
 
 import gpflow
 import numpy as np
-import numpy.typing as npt
 from gpflow.inducing_variables import InducingPoints
 from gpflow.models import GPModel
 
 from experiments.datasets import Floats
+from experiments.datasets.sources import Rows
 from experiments.ingredients.exact import ExactGPR
 from experiments.ingredients.initialization import cluster_centers
 from experiments.ingredients.kernel import kernel_of
@@ -26,7 +26,8 @@ MODELS = ("GPR", "SGPR", "GPRFITC", "PEPR", "TPEP", "TSGPR", "BTSGPR", "SVGP", "
 POWERED = ("PEPR", "TPEP")
 """Models that have an alpha."""
 
-_LOWER_BOUNDS = ("SGPR", "TSGPR", "BTSGPR", "SVGP", "TSVGP", "BTSVGP")
+_STOCHASTIC = ("SVGP", "TSVGP", "BTSVGP")
+_LOWER_BOUNDS = ("SGPR", "TSGPR", "BTSGPR", *_STOCHASTIC)
 
 
 @gp.config
@@ -79,7 +80,7 @@ def title(config: Mapping[str, Any]) -> str:
         "TSVGP": "T-SVGP",
         "BTSVGP": "BT-SVGP",
     }
-    return names.get(config["model"], str(config["model"]))
+    return names.get(config["model"], config["model"])
 
 
 def objective_kind(model: str) -> str:
@@ -115,8 +116,6 @@ def build(
         "TPEP": partial(pepr, scale=gpflow.Parameter(scale, transform=gpflow.utilities.positive())),
         "TSGPR": partial(TSGPR, max_jitter=max_jitter),
         "BTSGPR": partial(BTSGPR, blocks=labels, max_jitter=max_jitter),
-    }
-    stochastic: dict[str, Callable[..., GPModel]] = {
         "SVGP": gpflow.models.SVGP,
         "TSVGP": TSVGP,
         "BTSVGP": BTSVGP,
@@ -128,8 +127,8 @@ def build(
         return ExactGPR((X, Y), covariance, noise_variance=noise_variance)
     Z = InducingPoints(_initial_points(points, covariance, X, M, _seed))
     gpflow.set_trainable(Z, train_inducing)
-    if model in stochastic:
-        return stochastic[model](
+    if model in _STOCHASTIC:
+        return constructors[model](
             covariance, gpflow.likelihoods.Gaussian(noise_variance), Z, num_data=len(X)
         )
     return constructors[model]((X, Y), covariance, Z, noise_variance=noise_variance)
@@ -148,7 +147,7 @@ def _initial_points(
     raise ValueError(f"points is {points!r}; accepted are k-means, uniform, greedy.")
 
 
-def _block_labels(X: Floats, block_size: int, blocks: str, seed: int) -> npt.NDArray[np.intp]:
+def _block_labels(X: Floats, block_size: int, blocks: str, seed: int) -> Rows:
     """Return labels [N] of blocks of nearly equal sizes."""
     labels = neighbor_blocks(X, block_size)
     if blocks == "neighbors":

@@ -51,11 +51,8 @@ class Demonstration:
         }
         if short:
             common["maxiter"] = _SHORT_MAXITER
-        block_size = common.pop("block_size", None)
-        blocks = {"block_size": block_size}
-        return common, [
-            method | (blocks if method["model"] == "BTSGPR" else {}) for method in self.methods
-        ]
+        blocks = {"BTSGPR": {"block_size": common.pop("block_size", None)}}
+        return common, [method | blocks.get(method["model"], {}) for method in self.methods]
 
 
 _SHORT_MAXITER = 5
