@@ -14,7 +14,6 @@ import json
 import os
 import socket
 import tempfile
-import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, nullcontext
@@ -88,11 +87,11 @@ def train(asked: argparse.Namespace, addresses: list[str], index: int) -> list[A
     Train one worker, in this process, on its part of the file; return seconds and bytes per step,
     objectives and parameters.
     """
-    import gpflow
     import tensorflow as tf
 
-    from gpflow_pep import PEPR, fit
-    from gpflow_pep.data.readers import array_batches
+    from experiments.benchmarks.collapsed_step import seconds_of
+    from experiments.benchmarks.large import regression
+    from gpflow_pep import fit
     from gpflow_pep.training.objectives import TrainingStep
 
     workers = len(addresses)
@@ -104,19 +103,13 @@ def train(asked: argparse.Namespace, addresses: list[str], index: int) -> list[A
         config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
         os.environ["TF_CONFIG"] = json.dumps(config)
         scope = tf.distribute.MultiWorkerMirroredStrategy().scope()
-    X, Y = (np.load(asked.folder / f"{name}.npy", mmap_mode="r") for name in ("X", "Y"))
     first, last = (asked.rows * part // workers for part in (index, index + 1))
     with scope:
-        kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(X.shape[1], 1.5))
-        rows = array_batches(X[first:last], Y[first:last])
-        model = PEPR(rows, kernel, np.array(X[: asked.inducing]), noise_variance=0.1)
+        model = regression(asked, slice(first, last))
         step = TrainingStep(model)
         step()  # traces
         before = _bytes_sent()
-        start = time.perf_counter()
-        for _ in range(_STEPS):
-            step()
-        seconds = time.perf_counter() - start
+        seconds = seconds_of(lambda: [step() for _ in range(_STEPS)])
         sent = _bytes_sent() - before
         result = fit(model, max_iterations=asked.iterations)
         values = [np.ravel(variable.numpy()) for variable in model.trainable_variables]

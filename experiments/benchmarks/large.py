@@ -133,7 +133,7 @@ def measured(
 def measure_step(arguments: argparse.Namespace, num_data: int) -> list[Any]:
     """Return seconds to construct PEPR and of a compiled step, and the share of reading."""
     start = time.perf_counter()
-    model = _regression(arguments, num_data)
+    model = regression(arguments, slice(num_data))
     construction = time.perf_counter() - start
     reading = seconds_of(model.check_data)
     step = compiled_step(model)
@@ -144,7 +144,7 @@ def measure_step(arguments: argparse.Namespace, num_data: int) -> list[Any]:
 
 def measure_fit(arguments: argparse.Namespace, num_data: int) -> list[Any]:
     """Return iterations and seconds of `fit`, and objectives a row at its first and last one."""
-    result = fit(_regression(arguments, num_data), max_iterations=arguments.fit)
+    result = fit(regression(arguments, slice(num_data)), max_iterations=arguments.fit)
     first, last = (result.objective[place] / num_data for place in (0, -1))
     return [result.iterations, result.seconds, first, last]
 
@@ -152,25 +152,23 @@ def measure_fit(arguments: argparse.Namespace, num_data: int) -> list[Any]:
 def measure_classifier(arguments: argparse.Namespace, num_data: int) -> list[Any]:
     """Return whether sites converge, sweeps and seconds from the constructor on."""
     start = time.perf_counter()
-    dataset, Z = _rows(arguments, num_data, "labels")
+    dataset, Z = _rows(arguments, slice(num_data), "labels")
     model = PEPClassifier(dataset, _KERNEL(INPUTS), inducing_variable=Z, alpha=0.5)
     status = model.update_sites()
     seconds = time.perf_counter() - start
     return ["yes" if status.converged else "no", status.sweeps, seconds]
 
 
-def _regression(arguments: argparse.Namespace, num_data: int) -> PEPR:
-    dataset, Z = _rows(arguments, num_data, "Y")
+def regression(arguments: argparse.Namespace, rows: slice) -> PEPR:
+    """Return PEPR of these rows of the file."""
+    dataset, Z = _rows(arguments, rows, "Y")
     return PEPR(dataset, _KERNEL(INPUTS), Z, alpha=0.5, noise_variance=0.1)
 
 
-def _rows(arguments: argparse.Namespace, num_data: int, outputs: str) -> tuple[Any, Any]:
-    """Return the dataset of the file's first rows, and M of them as inducing points."""
-    X, Y = (
-        np.load(arguments.folder / f"{name}.npy", mmap_mode="r")[:num_data]
-        for name in ("X", outputs)
-    )
-    return array_batches(X, Y), np.array(X[: arguments.inducing])
+def _rows(arguments: argparse.Namespace, rows: slice, outputs: str) -> tuple[Any, Any]:
+    """Return the dataset of some rows of the file, and its first M rows as inducing points."""
+    X, Y = (np.load(arguments.folder / f"{name}.npy", mmap_mode="r") for name in ("X", outputs))
+    return array_batches(X[rows], Y[rows]), np.array(X[: arguments.inducing])
 
 
 if __name__ == "__main__":
