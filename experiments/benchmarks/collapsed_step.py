@@ -122,10 +122,8 @@ def compare(rows: tuple[AnyNDArray, ...], kernel: str, asked: argparse.Namespace
         f"{', XLA' if asked.xla else ''}",
         _COLUMNS,
     )
-    for name, (_, _, peer, least) in MODELS.items():
-        if name not in seconds:
-            continue
-        times = seconds[name]
+    for name, times in seconds.items():
+        _, _, peer, least = MODELS[name]
         units = float(np.median(times / unit))
         share = speed = None
         if least is not None:

@@ -100,9 +100,7 @@ def number(text: str) -> int | str:
 def loaded(name: str, most: int) -> tuple[Rows, Rows]:
     """Return at most so many training rows, drawn at random, and the held-out rows."""
     scaled = datasets.load(name).trained_on_some(most)
-    shown = scaled
-    if name in RAW:
-        shown = datasets.load(name, standardize=False).trained_on_some(most)
+    shown = datasets.load(name, standardize=name not in RAW).trained_on_some(most)
     y: list[Any] = [scaled.Y_train[:, 0], scaled.Y_test[:, 0]]
     if datasets.describe(name).classes:
         y = [labels.astype(int) for labels in y]

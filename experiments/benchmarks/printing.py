@@ -1,7 +1,6 @@
 """Tables of benchmarks, printed row by row and written to a file."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from experiments.protocols import arguments
 from experiments.report.columns import markdown as columns_in_markdown
 
 _NARROW = 8  # characters
-_WIDTH = re.compile(r"^<?(\d*)")
 
 
 class Table:
@@ -26,7 +24,7 @@ class Table:
         self.title, self.rows = title, list[dict[str, Any]]()
         self._columns = columns
         self._widths = {
-            name: max(_NARROW, len(name), int(_WIDTH.findall(form)[0] or 0))
+            name: max(_NARROW, len(name), len(format("", form if form[0] == "<" else "")))
             for name, form in self._columns.items()
         }
         print(f"\n{title}")

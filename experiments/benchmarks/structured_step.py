@@ -14,11 +14,11 @@ from typing import Any
 import gpflow
 import numpy as np
 
-from experiments.benchmarks.collapsed_step import KERNELS, compiled_step, data, time_rounds
+from experiments.benchmarks.collapsed_step import INPUTS, KERNELS, compiled_step, data, time_rounds
 from experiments.benchmarks.printing import Table, parser_of, write
 from gpflow_pep import BTSVGP, PEPSVGP, TSVGP
 
-INPUTS, NUM_DATA = 8, 1_000_000
+NUM_DATA = 1_000_000
 MODELS: dict[str, Callable[..., Any]] = {
     "SVGP": gpflow.models.SVGP,
     "TSVGP": TSVGP,

@@ -146,9 +146,9 @@ def _from_file(path: Path) -> Rows:
 
 
 def _from_catalog(name: str, has_classes: bool) -> Rows:
-    found = datasets.load(name, standardize=False)
-    y = np.concatenate([found.Y_train, found.Y_test])[:, 0]
-    return np.concatenate([found.X_train, found.X_test]), y.astype(int) if has_classes else y
+    found = datasets.load(name, standardize=False).trained_on_all()
+    y = found.Y_train[:, 0]
+    return found.X_train, y.astype(int) if has_classes else y
 
 
 def read(path: Path) -> list[Record]:
