@@ -71,9 +71,7 @@ def draw_decision(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
             bbox={"color": "white", "pad": 1},
         )
     axes.set_title(run.title, fontsize=10)
-    axes.set_xlim(x1[0], x1[-1])
-    axes.set_ylim(x2[0], x2[-1])
-    axes.set(xlabel="input 1", ylabel="input 2")
+    axes.set(xlabel="input 1", ylabel="input 2", xlim=x1[[0, -1]], ylim=x2[[0, -1]])
     axes.label_outer()
     axes.spines[["top", "right"]].set_visible(False)
 

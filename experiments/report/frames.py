@@ -13,7 +13,7 @@ from experiments.datasets import Dataset
 from experiments.report.fit import draw_posterior
 from experiments.report.recorded import RecordedRun
 from experiments.report.style import color
-from gpflow_pep.plotting import CLASSES, INDUCING, OLD_ROWS, ROWS
+from gpflow_pep.plotting import CLASSES, OLD_ROWS, ROWS, draw_inducing_points
 
 _MOST = 6  # largest number of frames
 
@@ -35,12 +35,9 @@ def draw_frames(runs: Sequence[RecordedRun], streams: Sequence[Dataset]) -> Figu
     rows = figure.subplots(len(runs), len(shown), sharex=True, sharey=True, squeeze=False)
     for position, (row, run, stream) in enumerate(zip(rows, runs, streams, strict=True)):
         for axes, number in zip(row, shown, strict=True):
-            seen = run.predictions["seen"].astype(int)
-            batch = slice(seen[number - 1] if number else 0, seen[number])
-            if one_input:
-                _draw_posterior(axes, run, stream, number, batch, color(position))
-            else:
-                _draw_boundary(axes, run, stream, number, batch)
+            seen = np.append(0, run.predictions["seen"]).astype(int)
+            batch = slice(*seen[number : number + 2])
+            _draw_frame(axes, run, stream, number, batch, color(position))
             axes.set_title(f"{batch.stop} rows", fontsize=9)
             axes.spines[["top", "right"]].set_visible(False)
         row[0].set_ylabel(run.title, fontsize=9)
@@ -53,11 +50,18 @@ def draw_frames(runs: Sequence[RecordedRun], streams: Sequence[Dataset]) -> Figu
     return figure
 
 
-def _draw_boundary(
-    axes: Axes, run: RecordedRun, stream: Dataset, number: int, batch: slice
+def _draw_frame(
+    axes: Axes, run: RecordedRun, stream: Dataset, number: int, batch: slice, color: str
 ) -> None:
     arrays = run.predictions
-    X, Z, x = map(stream.published_x, (stream.X_train, arrays["Z"][number], arrays["x"]))
+    mean, variance, Z = (arrays[name][number] for name in ("x_mean", "x_variance", "Z"))
+    X, x = map(stream.published_x, (stream.X_train, arrays["x"]))
+    if X.shape[1] == 1:
+        Y = stream.published_y(stream.Y_train)
+        axes.plot(X[: batch.start], Y[: batch.start], ".", color=OLD_ROWS, markersize=4)
+        axes.plot(X[batch], Y[batch], ".", color=ROWS, markersize=4)
+        draw_posterior(axes, stream, color, arrays["x"], mean, variance, Z)
+        return
     for rows, opacity in ((slice(0, batch.start), 0.25), (batch, 1.0)):
         for label, mark in enumerate("ox"):
             chosen = X[rows][stream.Y_train[rows, 0] == label]
@@ -65,17 +69,6 @@ def _draw_boundary(
                 *chosen.T, mark, color=CLASSES[label], markersize=3, alpha=opacity, fillstyle="none"
             )
     side = int(len(x) ** 0.5)
-    probability = arrays["x_mean"][number].reshape(side, side)
-    axes.contour(x[:side, 0], x[::side, 1], probability, [0.5], colors="black", linewidths=1.4)
-    axes.plot(*Z.T, "o", color=INDUCING, markersize=3, markerfacecolor="white")
-
-
-def _draw_posterior(
-    axes: Axes, run: RecordedRun, stream: Dataset, number: int, batch: slice, color: str
-) -> None:
-    arrays = run.predictions
-    X, Y = stream.published_x(stream.X_train), stream.published_y(stream.Y_train)
-    axes.plot(X[: batch.start], Y[: batch.start], ".", color=OLD_ROWS, markersize=4)
-    axes.plot(X[batch], Y[batch], ".", color=ROWS, markersize=4)
-    posterior = (arrays[name][number] for name in ("x_mean", "x_variance", "Z"))
-    draw_posterior(axes, stream, color, arrays["x"], *posterior)
+    grid = mean.reshape(side, side)
+    axes.contour(x[:side, 0], x[::side, 1], grid, [0.5], colors="black", linewidths=1.4)
+    draw_inducing_points(axes, stream.published_x(Z))
