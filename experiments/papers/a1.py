@@ -3,12 +3,10 @@ The alpha that `select_alpha` chooses from training rows, by cross-validation an
 beside the alpha that is best on held-out rows; PEPR.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from experiments.papers.grid import Jobs, Records, Shown, grid, grouped
-from experiments.papers.tables import Table, shown
+from experiments.papers.tables import Lines, Table, shown
 
 
 def jobs(full: bool) -> Jobs:
@@ -27,9 +25,7 @@ def show(records: Records) -> Shown:
     Show mean log densities of selection and held-out rows for each alpha, and the chosen alphas.
     """
     alphas = records[0]["alphas"]
-    lines: list[Sequence[str]] = [
-        ("dataset", "way", *(f"alpha {alpha:g}" for alpha in alphas), "chosen", "best")
-    ]
+    lines: Lines = [("dataset", "way", *(f"alpha {alpha:g}" for alpha in alphas), "chosen", "best")]
     for labels, group in grouped(records, "dataset", "way").items():
         selection, held_out = (
             np.mean([record[name] for record in group], axis=0)

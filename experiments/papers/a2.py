@@ -4,7 +4,7 @@ best power of all rows; PEPR with 20 inducing points.
 """
 
 from experiments.papers.grid import Jobs, Records, Shown, grid
-from experiments.papers.tables import Score, Table, means, shown
+from experiments.papers.tables import Lines, Score, Table, means, shown
 
 _SCORES = (
     Score("single_loo", "leave-one-out, one power", larger_is_better=True),
@@ -23,7 +23,7 @@ def jobs(full: bool) -> Jobs:
 
 def show(records: Records) -> Shown:
     yield means(records, ("dataset",), _SCORES, "Log densities, nats a row")
-    lines = [("dataset", "split", "one power", "powers of the clusters")]
+    lines: Lines = [("dataset", "split", "one power", "powers of the clusters")]
     for record in records:
         powers = ", ".join(map(shown, record["powers"]))
         lines.append((record["dataset"], str(record["split"]), shown(record["single"]), powers))

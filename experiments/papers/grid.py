@@ -129,6 +129,11 @@ def matched(
     return pairs
 
 
+def by_label(records: Records, name: str) -> dict[Label, list[Record]]:
+    """Group records by one label, in their order; a missing label is None."""
+    return {label: group for (label,), group in grouped(records, name).items()}
+
+
 def grouped(records: Records, *names: str) -> dict[tuple[Label, ...], list[Record]]:
     """Group records by their labels, in their order; a missing label is None."""
     groups: dict[tuple[Label, ...], list[Record]] = {}

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from experiments import datasets
-from experiments.papers.grid import Axis, Jobs, Records, Shown, grid, grouped
+from experiments.papers.grid import Axis, Jobs, Records, Shown, by_label, grid
 from experiments.papers.tables import (
     ERROR,
     NLPD,
@@ -86,10 +86,10 @@ def show(records: Records) -> Shown:
     }
     by = ("dataset", "M", "method", "training", "alpha")
     yield means(records, by, (ERROR, NLPD, SECONDS), "Scores beside the published", beside)
-    pep = [record for record in records if record["method"] == "PEP"]
+    pep = by_label(records, "method").get("PEP", [])
     scores = (ERROR, NLPD)
-    for (training,), group in grouped(pep, "training").items():
+    for training, group in by_label(pep, "training").items():
         yield ranks(group, "alpha", scores, f"Average ranks of alpha, PEP, {training}")
     yield ranks(pep, "training", scores, "Average ranks of the ways to train PEP")
-    converged = [record for record in records if record.labels.get("training") == "converged"]
+    converged = by_label(records, "training").get("converged", [])
     yield ranks(converged, "method", scores, "Average ranks of the methods")

@@ -3,7 +3,7 @@ Location of inducing points, three classes in the plane (Villacampa-Calvo and He
 fig. 2): all methods train the points at the same fixed hyperparameters, near the true ones.
 """
 
-from experiments.papers.grid import Jobs, Records, Shown, grid, grouped
+from experiments.papers.grid import Jobs, Records, Shown, by_label, grid
 from experiments.papers.m1 import METHODS
 from experiments.papers.run_pictures import decisions
 from experiments.papers.tables import ERROR, EVIDENCE, NLPD, means
@@ -26,5 +26,5 @@ def show(records: Records) -> Shown:
     yield means(
         records, ("method", "alpha"), (ERROR, NLPD, EVIDENCE), "Scores at fixed hyperparameters"
     )
-    for (method,), group in grouped(records, "method").items():
+    for method, group in by_label(records, "method").items():
         yield decisions(group, f"Inducing points, {method}")

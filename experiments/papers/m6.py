@@ -5,7 +5,7 @@ random rows. Smaller than published, for the hours it takes: 20 repetitions for 
 11, and 20 iterations of L-BFGS after each label for 250 steps at first and 25 after each label.
 """
 
-from experiments.papers.grid import Jobs, Records, Shown, grouped, in_course
+from experiments.papers.grid import Jobs, Records, Shown, by_label, in_course
 from experiments.papers.m1 import METHODS, beside_svgp
 from experiments.papers.pictures import curves
 from experiments.papers.tables import ERROR, NLPD, SECONDS, means
@@ -30,7 +30,7 @@ def show(records: Records) -> Shown:
     rounds = in_course(records, "labels", lambda record: {name: record[name] for name in names})
     last = [record for record in rounds if record["labels"] == max(r["labels"] for r in rounds)]
     yield means(last, ("method", "alpha", "rule"), (ERROR, NLPD, SECONDS), "With the last labels")
-    for (rule,), group in grouped(rounds, "rule").items():
+    for rule, group in by_label(rounds, "rule").items():
         for score in (ERROR, NLPD):
             title = f"{score.heading} against the number of labels, {rule}"
             yield curves(group, "labels", (score,), "alpha", title, panel="method")

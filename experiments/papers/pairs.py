@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.papers.grid import Label, Records, grouped, matched
+from experiments.papers.grid import Label, Records, by_label, matched
 from experiments.papers.pictures import Picture, add_legend, line_label
 from experiments.papers.tables import Score
 from experiments.report.style import color, marker, tidy
@@ -18,7 +18,7 @@ Pair = tuple[Label, Label]
 
 def matrix(records: Records, score: Score, title: str) -> Picture:
     """Draw a score at each alpha against the score at every other alpha."""
-    values = [value for (value,) in grouped(records, "alpha")]
+    values = list(by_label(records, "alpha"))
     size = len(values) - 1
     figure = Figure(figsize=(1.7 * size + 1.0, 1.7 * size + 1.0), layout="constrained")
     axes = figure.subplots(size, size, squeeze=False, sharex=True, sharey=True)
@@ -32,7 +32,7 @@ def matrix(records: Records, score: Score, title: str) -> Picture:
 
 def comparisons(records: Records, score: Score, pairs: Iterable[Pair], title: str) -> Picture:
     """Draw a row for each pair of alphas: scatter, histogram of differences, and counts by set."""
-    values = {value for (value,) in grouped(records, "alpha")}
+    values = set(by_label(records, "alpha"))
     complete = [pair for pair in pairs if values.issuperset(pair)]
     figure = Figure(figsize=(11.0, 3.0 * len(complete) + 0.6), layout="constrained")
     axes = figure.subplots(len(complete), 3, squeeze=False)
@@ -56,7 +56,7 @@ def comparisons(records: Records, score: Score, pairs: Iterable[Pair], title: st
 
 
 def _scatter(axes: Axes, records: Records, pair: Pair, score: Score) -> None:
-    for position, ((name,), group) in enumerate(grouped(records, "dataset").items()):
+    for position, (name, group) in enumerate(by_label(records, "dataset").items()):
         points = [(score(one), score(other)) for one, other in matched(group, "alpha", *pair)]
         x, y = np.reshape(points, (-1, 2)).T
         # The colors repeat.

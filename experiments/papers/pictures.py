@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.papers.grid import Label, Records, grouped
+from experiments.papers.grid import Label, Records, by_label
 from experiments.papers.tables import Score, shown
 from experiments.report.columns import standard_error
 from experiments.report.style import color, line_style, marker, tidy
@@ -81,7 +81,7 @@ def curves(
     *,
     panel: str | None = None,
     logarithmic: bool = False,
-    reference: Mapping[tuple[Label, ...], Records] = {},
+    reference: Mapping[Label, Records] = {},
 ) -> Picture:
     """
     Draw means of scores ± standard errors along an axis: a line for each label, a panel for each
@@ -92,15 +92,15 @@ def curves(
     :param panel: label with panels of its own for each value.
     :param reference: groups of records without x, whose means are horizontal lines.
     """
-    parts = grouped(records, panel) if panel else {("",): list(records)}
+    parts = by_label(records, panel) if panel else {"": list(records)}
     figure, axes = panels(len(parts) * len(scores))
-    names = list(grouped(records, line))
-    for position, ((part,), of_part) in enumerate(parts.items()):
+    names = list(by_label(records, line))
+    for position, (part, of_part) in enumerate(parts.items()):
         for number, score in enumerate(scores):
             here = axes[position * len(scores) + number]
-            for name, of_line in grouped(of_part, line).items():
-                _draw(here, of_line, x, score, line_label(line, name[0]), names.index(name))
-            for (name,), group in reference.items():
+            for name, of_line in by_label(of_part, line).items():
+                _draw(here, of_line, x, score, line_label(line, name), names.index(name))
+            for name, group in reference.items():
                 level = float(np.mean(list(map(score, group))))
                 here.axhline(
                     level, color="black", linestyle="dashed", linewidth=1.0, label=shown(name)

@@ -1,6 +1,6 @@
 """Figures of recorded runs, from their logged scalars and stored predictions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -12,13 +12,15 @@ from scipy.stats import binned_statistic
 from experiments import datasets
 from experiments.datasets import Floats
 from experiments.ingredients.stream import arriving
-from experiments.papers.grid import Record, Records, Shown, grouped
+from experiments.papers.grid import Record, Records, Shown, by_label, grouped
 from experiments.papers.pictures import Course, Picture, add_legend, courses, line_label, panels
 from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 from experiments.protocols.records import read_json
-from experiments.report import decision, fit, frames
+from experiments.report import decision, frames
+from experiments.report.fit import draw_posterior
 from experiments.report.recorded import RecordedRun, read_run
 from experiments.report.style import color, line_style, tidy
+from gpflow_pep.plotting import ROWS
 
 _LABELS = {"rmse": "RMSE", "error": "error", "log_likelihood": "mean log likelihood, nats"}
 
@@ -125,7 +127,7 @@ def decisions(records: Records, title: str) -> Picture:
     Draw decisions, training data and inducing points before and after training, a panel for each
     run.
     """
-    runs = [run_of(record) for record in records]
+    runs = list(map(run_of, records))
     dataset = datasets.load(runs[0].config["data"]["dataset"])
     figure, axes = panels(len(runs), height=3.5, shared=True)
     for here, run in zip(axes, runs, strict=True):
@@ -149,20 +151,25 @@ def fits(records: Records, title: str) -> Picture:
         dataset = datasets.load(data["dataset"], data["split"])
         if data["include_test"]:
             dataset = dataset.trained_on_all()
-        fit.draw_fit(here, run, dataset, color(position))
+        rows = dataset.published_x(dataset.X_train), dataset.published_y(dataset.Y_train)
+        here.plot(*rows, ".", color=ROWS, markersize=3)
+        arrays = (run.predictions[name] for name in ("x", "x_mean", "x_variance", "Z"))
+        draw_posterior(here, dataset, color(position), *arrays)
         tidy(here, "x", "y")
         here.set_title(str(record["method"]), fontsize=10)
-    return Picture(title, figure, "Dots: training rows; mean ± 2 s.d.; ▲: inducing points.")
+    return Picture(title, figure, "Dots: training rows; mean ± 2 s.d.; ticks: inducing points.")
 
 
 @of_recorded_runs
 def posteriors(records: Records, title: str) -> Picture:
     """Draw frames of the posterior in the course of streams, a row for each run."""
-    runs = [run_of(record) for record in records]
+    runs = list(map(run_of, records))
     streams = [arriving(**run.config["data"], seed=run.config["seed"]) for run in runs]
     figure = frames.draw_frames(runs, streams)
     return Picture(
-        title, figure, "Rows of the batch are dark, rows before it pale; ▲ or ○: inducing points."
+        title,
+        figure,
+        "Rows of the batch are dark, rows before it pale; ticks or ○: inducing points.",
     )
 
 
@@ -172,12 +179,12 @@ def reliability(records: Records, panel: str) -> Picture:
     Draw the fraction of labels 1 against the predicted probability, over all runs of an alpha;
     binary labels.
     """
-    parts = grouped(records, panel)
+    parts = by_label(records, panel)
     figure, axes = panels(len(parts))
-    for here, ((name,), of_part) in zip(axes, parts.items(), strict=True):
+    for here, (name, of_part) in zip(axes, parts.items(), strict=True):
         here.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
-        for position, ((value,), group) in enumerate(grouped(of_part, "alpha").items()):
-            places, fractions = _calibration([run_of(record) for record in group])
+        for position, (value, group) in enumerate(by_label(of_part, "alpha").items()):
+            places, fractions = _calibration(group)
             here.plot(places, fractions, label=line_label("alpha", value), **line_style(position))
         tidy(here, "predicted probability of label 1", "fraction of labels 1")
         here.set_title(str(name), fontsize=10)
@@ -189,10 +196,10 @@ def reliability(records: Records, panel: str) -> Picture:
     )
 
 
-def _calibration(runs: Sequence[RecordedRun]) -> Floats:
+def _calibration(records: Records) -> Floats:
     """Return mean probabilities and fractions of labels 1 in bins, [2, bins]."""
     parts = []
-    for run in runs:
+    for run in map(run_of, records):
         data = run.config["data"]
         labels = datasets.load(data["dataset"], data["split"]).Y_test
         parts.append(np.hstack([run.predictions["probability"], labels]))
@@ -201,17 +208,21 @@ def _calibration(runs: Sequence[RecordedRun]) -> Floats:
     return means[:, np.bincount(bins, minlength=11)[1:] >= 10]
 
 
-def contours(records: Records, x: str, y: str, scores: dict[str, str], title: str) -> Picture:
-    """Draw contours of entries of the result over two logarithmic axes."""
+def contours(records: Records, scores: dict[str, str], title: str) -> Picture:
+    """Draw contours of entries of the result over lengthscale and variance of the kernel."""
     figure, axes = panels(len(scores))
-    xs, ys = (sorted({record[name] for record in records}) for name in (x, y))
+    xs, ys = (
+        sorted({record[name] for record in records}) for name in ("lengthscales", "kernel_variance")
+    )
     for here, (entry, label) in zip(axes, scores.items(), strict=True):
-        found = {(record[x], record[y]): record[entry] for record in records}
+        found = {
+            (record["lengthscales"], record["kernel_variance"]): record[entry] for record in records
+        }
         values = np.array([[found.get((a, b), np.nan) for a in xs] for b in ys])
         filled = here.contourf(xs, ys, values, 12, cmap="viridis")
         here.contour(xs, ys, values, 12, colors="white", linewidths=0.4)
         figure.colorbar(filled, ax=here, label=label)
-        tidy(here, x.replace("_", " "), y.replace("_", " "), logarithmic=True)
+        tidy(here, "lengthscales", "kernel variance", logarithmic=True)
         here.set_yscale("log")
         here.grid(visible=False)
     return Picture(title, figure)

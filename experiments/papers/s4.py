@@ -5,7 +5,7 @@ Published: m learned has a better RMSE everywhere, and a worse log likelihood ne
 
 from dataclasses import replace
 
-from experiments.papers.grid import Jobs, Record, Records, Shown, grid, grouped, matched, repeats
+from experiments.papers.grid import Jobs, Record, Records, Shown, by_label, grid, matched, repeats
 from experiments.papers.pictures import curves
 from experiments.papers.tables import LL, RMSE, Score, means, wins
 
@@ -29,12 +29,12 @@ def jobs(full: bool) -> Jobs:
 def show(records: Records) -> Shown:
     """Show pairs, scores and the learned scale, and curves over alpha."""
     for score in (RMSE, LL):
-        for (alpha,), group in grouped(records, "alpha").items():
+        for alpha, group in by_label(records, "alpha").items():
             yield wins(
                 group, "m", score, {("learned", "1"): None}, f"alpha = {alpha:g}: {score.heading}"
             )
     yield means(records, ("dataset", "M", "alpha", "m"), (RMSE, LL, _SCALE), "Means of the repeats")
-    for (name,), group in grouped(records, "dataset").items():
+    for name, group in by_label(records, "dataset").items():
         for score in (RMSE, LL, _SCALE):
             title = f"{score.heading} over alpha, {name}, by M"
             yield curves(group, "alpha", (score,), "m", title, panel="M")

@@ -18,12 +18,11 @@ def jobs(full: bool) -> Jobs:
     }
     kinds = {"neighbors": {"blocks": "neighbors"}, "random": {"blocks": "order"}}
     sizes = (5, 10, 20, 50, 100, 200) if full else (10, 50)
-    splits = range(10 if full else 2)
     return grid(
         "regression",
         common,
         dataset=("boston", "concrete", "energy"),
-        split=splits,
+        split=range(10 if full else 2),
         block_size=sizes,
         blocks=kinds,
     )

@@ -3,7 +3,7 @@ A toy function in three parts, ten inducing points (Bui, Nguyen and Turner 2017,
 order and shuffled, VFE and PEP, beside vanilla streaming VB (`experiments.learners.vanilla`).
 """
 
-from experiments.papers.grid import Jobs, Records, Shown, grid, grouped
+from experiments.papers.grid import Jobs, Records, Shown, by_label, grid
 from experiments.papers.run_pictures import posteriors, streams
 from experiments.papers.tables import Score, means
 
@@ -40,6 +40,6 @@ def show(records: Records) -> Shown:
         STREAM_SCORES,
         "Scores of test points passed so far, and of all at the end",
     )
-    for (order,), group in grouped(records, "order").items():
+    for order, group in by_label(records, "order").items():
         yield posteriors(group, f"Posteriors, {order}")
         yield streams(group, f"Scores, {order}", along="seen")

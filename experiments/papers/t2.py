@@ -3,7 +3,7 @@ Alpha on a stream of a pseudo-periodic series (Bui, Nguyen and Turner 2017): fou
 training, beside vanilla streaming VB. Published: small alpha is best online.
 """
 
-from experiments.papers.grid import Jobs, Records, Shown, grid, grouped, in_course
+from experiments.papers.grid import Jobs, Records, Shown, by_label, grid, in_course
 from experiments.papers.pictures import curves
 from experiments.papers.t1 import STREAM_SCORES, VANILLA
 from experiments.papers.tables import RMSE, Score, means, ranks
@@ -36,7 +36,7 @@ def show(records: Records) -> Shown:
         STREAM_SCORES,
         "split",
         "Scores by alpha",
-        reference=grouped(vanilla, "alpha"),
+        reference=by_label(vanilla, "alpha"),
     )
     after_batches = in_course(records, "seen", lambda record: record["course"])
     title = "Scores after each batch, means of the series"

@@ -6,7 +6,7 @@ each batch, and the boundary.
 
 from typing import Any
 
-from experiments.papers.grid import Jobs, Records, Shown, grid, grouped
+from experiments.papers.grid import Jobs, Records, Shown, by_label, grid
 from experiments.papers.run_pictures import posteriors, streams
 from experiments.papers.t1 import END_LL, MEAN_LL, STREAMING
 from experiments.papers.tables import Score, means
@@ -45,7 +45,7 @@ def show(records: Records) -> Shown:
     yield means(
         records, ("order", "method"), LABEL_SCORES, "Scores of all test rows after the batches"
     )
-    for (order,), group in grouped(records, "order").items():
+    for order, group in by_label(records, "order").items():
         if order != "at once":
             yield streams(group, f"Scores, {order}", along="seen")
         yield posteriors(group, f"Boundaries, {order}")

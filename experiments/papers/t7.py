@@ -5,7 +5,7 @@ to right, right to left, at random, and all rows at once. The published errors a
 own random order and initial inducing points.
 """
 
-from experiments.papers.grid import Jobs, Records, Shown, grid, grouped, in_course, repeats
+from experiments.papers.grid import Jobs, Records, Shown, by_label, grid, in_course, repeats
 from experiments.papers.pictures import curves
 from experiments.papers.t1 import STREAMING
 from experiments.papers.t6 import LABEL_SCORES, banana
@@ -40,5 +40,5 @@ def show(records: Records) -> Shown:
     )
     streams = [record for record in records if record["order"] != "at once"]
     after_batches = in_course(streams, "seen", lambda record: record["course"])
-    for (method,), group in grouped(after_batches, "method").items():
+    for method, group in by_label(after_batches, "method").items():
         yield curves(group, "seen", (ERROR,), "order", f"Errors after each batch, {method}")

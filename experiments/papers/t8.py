@@ -6,12 +6,10 @@ compare their sums. The hyperparameters follow the exact GP's if there are enoug
 with 30 on this series they deviate.
 """
 
-from collections.abc import Sequence
-
 from experiments.papers.grid import Jobs, Records, Shown, grid
 from experiments.papers.run_pictures import training
 from experiments.papers.t1 import STREAMING
-from experiments.papers.tables import Table, shown
+from experiments.papers.tables import Lines, Table, shown
 
 
 def jobs(full: bool) -> Jobs:
@@ -34,9 +32,7 @@ def jobs(full: bool) -> Jobs:
 
 
 def show(records: Records) -> Shown:
-    lines: list[Sequence[str]] = [
-        ("stream against", "alpha", "objective, relative", "mean", "variance")
-    ]
+    lines: Lines = [("stream against", "alpha", "objective, relative", "mean", "variance")]
     fixed = [record for record in records if "against" in record.labels]
     for r in fixed:
         differences = (f"{r[name]:.0e}" for name in ("objective", "mean", "variance"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import rankdata
 
-from experiments.papers.grid import Label, Record, Records, grouped, matched
+from experiments.papers.grid import Label, Record, Records, by_label, grouped, matched
 from experiments.protocols.records import read_toml
 from experiments.report.columns import markdown, mean_and_error, standard_error
 
@@ -58,12 +58,16 @@ NOISE = Score("noise_sd", "noise s.d.")
 SECONDS = Score("seconds", "seconds", 1)
 
 
+Lines = list[Sequence[str]]
+"""Cells of a table, headings first."""
+
+
 @dataclass(frozen=True)
 class Table:
-    """A table of strings, headings first."""
+    """A table of strings."""
 
     title: str
-    lines: Sequence[Sequence[str]]
+    lines: Lines
     note: str = ""
 
     def save(self, stem: Path) -> None:
@@ -95,7 +99,7 @@ def means(
     headings = [score.heading for score in scores]
     for number in range(num_published):
         headings.insert(2 * number + 1, "published")
-    lines: list[Sequence[str]] = [(*by, *headings, "runs", "not converged")]
+    lines: Lines = [(*by, *headings, "runs", "not converged")]
     for labels, group in grouped(records, *by).items():
         cells = list(map(shown, labels))
         for number, score in enumerate(scores):
@@ -122,7 +126,7 @@ def wins(
     :param pairs: pairs (better, worse) with the published percentage.
     """
     sets = next(name for name in records[0].labels if name != axis)
-    lines: list[Sequence[str]] = [("better, worse", f"{score.heading}: %", "published", "pairs")]
+    lines: Lines = [("better, worse", f"{score.heading}: %", "published", "pairs")]
     for (first, second), published in pairs.items():
         by_set: dict[Label, list[float]] = {}
         for one, other in matched(records, axis, first, second):
@@ -144,9 +148,9 @@ def ranks(records: Records, axis: str, scores: Sequence[Score], title: str) -> T
     ties share ranks.
     """
     others = [name for name in records[0].labels if name != axis]
-    values = [value for (value,) in grouped(records, axis)]
+    values = list(by_label(records, axis))
     groups = [group for group in grouped(records, *others).values() if len(group) == len(values)]
-    lines: list[Sequence[str]] = [(axis, *(f"rank by {score.heading}" for score in scores))]
+    lines: Lines = [(axis, *(f"rank by {score.heading}" for score in scores))]
     note = f"Over {len(groups)} groups of runs that differ in {axis} alone."
     if not groups:
         return Table(title, lines, note)

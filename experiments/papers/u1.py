@@ -4,7 +4,7 @@ all alphas and M, beside the exact GP. Published: alpha from 0.5 to 0.8 predicts
 evidence is overestimated.
 """
 
-from experiments.papers.grid import Jobs, Records, Shown, grid, grouped
+from experiments.papers.grid import Jobs, Records, Shown, by_label, grid
 from experiments.papers.pictures import curves
 from experiments.papers.tables import EVIDENCE, NOISE, SMLL, SMSE, means, ranks, wins
 from experiments.papers.u2 import WINS
@@ -29,7 +29,7 @@ def jobs(full: bool) -> Jobs:
 
 def show(records: Records) -> Shown:
     """Show scores and evidence against M, win fractions and ranks."""
-    exact = [record for record in records if record.labels["alpha"] == EXACT]
+    exact = by_label(records, "alpha").get(EXACT, [])
     sparse = [record for record in records if record.labels["alpha"] != EXACT]
     scores = (EVIDENCE, SMSE, SMLL, NOISE)
     yield means(
@@ -46,7 +46,7 @@ def show(records: Records) -> Shown:
         "alpha",
         "Evidence and scores against M",
         logarithmic=True,
-        reference=grouped(exact, "alpha"),
+        reference=by_label(exact, "alpha"),
     )
     for score, published in WINS.items():
         yield wins(sparse, "alpha", score, dict.fromkeys(published), f"Wins by {score.heading}")

@@ -6,7 +6,7 @@ hyperparameters, of PEP and of dense EP.
 
 import numpy as np
 
-from experiments.papers.grid import Jobs, Records, Shown, grid, grouped, matched
+from experiments.papers.grid import Jobs, Records, Shown, by_label, grid, matched
 from experiments.papers.run_pictures import contours
 from experiments.papers.tables import ERROR, EVIDENCE, NLPD, means
 
@@ -25,8 +25,7 @@ def jobs(full: bool) -> Jobs:
 
 def show(records: Records) -> Shown:
     """Show evidence and NLPD over the hyperparameters, and the best of either."""
-    names = ("lengthscales", "kernel_variance")
-    by_model = {model: own for (model,), own in grouped(records, "model").items()}
+    by_model = by_label(records, "model")
     best = [
         record
         for own in by_model.values()
@@ -35,11 +34,11 @@ def show(records: Records) -> Shown:
     gaps = [abs(EVIDENCE(a) - EVIDENCE(b)) for a, b in matched(records, "model", *by_model)]
     yield means(
         best,
-        ("model", *names),
+        ("model", "lengthscales", "kernel_variance"),
         (EVIDENCE, NLPD, ERROR),
         "Largest evidence, and smallest NLPD",
         note=f"The log evidence of a row differs by at most {max(gaps):.1e} nats.",
     )
     scores = {"objective_per_point": "log evidence a row, nats", "nlpd": "test NLPD, nats"}
     for model, own in by_model.items():
-        yield contours(own, *names, scores, f"Evidence and NLPD over hyperparameters, {model}")
+        yield contours(own, scores, f"Evidence and NLPD over hyperparameters, {model}")
