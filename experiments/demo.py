@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"\n{heading}\n{_UNITS[demonstration.experiment]}\n\n{lines}\n\n{demonstration.how_to_read}\n"
     )
     figure = asked.runs / f"demo-{name}.png"
-    picture = _picture(records, demonstration.experiment, name, heading)
+    picture = _picture(records, demonstration.experiment, heading)
     assert picture is not None  # all runs are recorded
     picture.figure.savefig(figure, dpi=150)
     print(f"Figure: {os.path.relpath(figure)}")
@@ -125,9 +125,7 @@ def _table(records: "Sequence[Record]", experiment: str) -> str:
     return f"{markdown(lines)}{marks}"
 
 
-def _picture(
-    records: "Sequence[Record]", experiment: str, name: str, title: str
-) -> "Picture | None":
+def _picture(records: "Sequence[Record]", experiment: str, title: str) -> "Picture | None":
     """Draw fits of one input, decisions of two, courses of streams, and else the scores."""
     from experiments.papers.pictures import dots
     from experiments.papers.run_pictures import decisions, fits, streams

@@ -56,8 +56,8 @@ def difference(
         total += float(model.maximum_log_likelihood_objective())
     objective = float(at_once.maximum_log_likelihood_objective())
     Xnew = np.linspace(-0.5, 10.5, 200)[:, None]
-    ours, theirs = model.predict_f(Xnew), at_once.predict_f(Xnew)
-    mean, variance = (float(np.max(np.abs(a - b))) for a, b in zip(ours, theirs, strict=True))
+    both = zip(model.predict_f(Xnew), at_once.predict_f(Xnew), strict=True)
+    mean, variance = (float(np.max(np.abs(ours - theirs))) for ours, theirs in both)
     return {
         "objective": abs(total - objective) / abs(objective),
         "mean": mean,

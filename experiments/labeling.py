@@ -66,8 +66,8 @@ def divided(
     Return a data set with all rows but the test rows for training, standardized by their inputs,
     and the indices of the initially labeled rows and of the pool.
     """
-    data = datasets.load(name, standardize=False)
-    X, Y = np.vstack([data.X_train, data.X_test]), np.vstack([data.Y_train, data.Y_test])
+    data = datasets.load(name, standardize=False).trained_on_all()
+    X, Y = data.X_train, data.Y_train
     if initial < 1 or num_test < 1 or initial + additions + num_test > len(X):
         raise ValueError(
             f"initial is {initial}, additions {additions}, num_test {num_test}; they must be "

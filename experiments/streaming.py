@@ -82,8 +82,8 @@ class _Course:
         Score the test rows that the training rows have passed, for labels all; keep the posterior
         on the grid.
         """
-        dataset, passed = self._batches.dataset, self._batches.passed(num_seen)
-        shown = np.ones_like(passed) if self._labels else passed
+        dataset = self._batches.dataset
+        shown = self._batches.passed(num_seen) | self._labels
         scores = _scores(learner, dataset.X_test[shown], dataset.Y_test[shown], self._labels)
         for name, value in {"seen": float(num_seen), "seconds": seconds, **scores}.items():
             self.scores[name].append(value)

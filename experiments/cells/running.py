@@ -47,9 +47,7 @@ def run_cells(
     :raises OSError: if the scheduler cannot be reached.
     """
     found = completed_outcomes(cells, runs, stored)
-    missing = [
-        cell for cell in {cell.key: cell for cell in cells}.values() if cell.key not in found
-    ]
+    missing = list({cell.key: cell for cell in cells if cell.key not in found}.values())
     if scheduler is None:
         outcomes = run_in_processes(missing, runs, jobs, _thread_budget(jobs, threads), until)
     else:
@@ -81,10 +79,10 @@ def completed_outcomes(
     found = {}
     for cell in cells:
         outcome = read_outcome(runs, cell)
-        if (outcome is None or outcome.result is None) and cell.key in stored:
-            outcome = Outcome(cell, "completed", result=stored[cell.key])
         if outcome is not None and outcome.result is not None:
             found[cell.key] = outcome
+        elif cell.key in stored:
+            found[cell.key] = Outcome(cell, "completed", result=stored[cell.key])
     return found
 
 

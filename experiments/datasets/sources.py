@@ -90,12 +90,13 @@ class ArchivedSplits(_Archived):
     classes: tuple[float, float] | None = None
 
     def read(self, split: int) -> SplitTable:
-        indices = ("features", "target", f"train_{split}", f"test_{split}")
-        names = ("data", *(f"index_{part}" for part in indices))
-        data, *lists = self._members(*(f"data/{name}.txt" for name in names))
+        lists = ("features", "target", f"train_{split}", f"test_{split}")
+        data, *indices = self._members(
+            "data/data.txt", *(f"data/index_{name}.txt" for name in lists)
+        )
         table = np.loadtxt(data)  # [N, columns]
         features, target, train, test = (
-            np.loadtxt(each, dtype=np.intp, ndmin=1) for each in lists
+            np.loadtxt(each, dtype=np.intp, ndmin=1) for each in indices
         )  # [D], [1], [N_train], [N_test]
         Y = table[:, target]  # [N, 1]
         if self.classes is not None:

@@ -51,11 +51,7 @@ def read_words(
         if line.strip()
     ]
     return np.array(
-        [
-            [codes[cell] if cell in codes else float(cell) for cell in row]
-            for row in rows
-            if MISSING.isdisjoint(row)
-        ]
+        [[codes.get(cell, cell) for cell in row] for row in rows if MISSING.isdisjoint(row)], float
     )  # [N, columns]
 
 

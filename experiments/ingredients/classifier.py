@@ -30,7 +30,6 @@ POWERED = ("PEP", "QP", "APEP", "ARPEP", "RPAPEP", "LABELS")
 """Models that have an alpha."""
 
 _BINARY = {"probit": Probit, "logit": Logit}
-_ROBUST_MAX = "robust-max"
 
 
 @gp.config
@@ -158,7 +157,7 @@ def build_classifier(
 def _likelihood(
     name: str | None, num_classes: int, epsilon: float, train_epsilon: bool
 ) -> gpflow.likelihoods.Likelihood:
-    accepted = [*_BINARY] if num_classes == 2 else [_ROBUST_MAX]
+    accepted = [*_BINARY] if num_classes == 2 else ["robust-max"]
     name = accepted[0] if name is None else name
     if name not in accepted:
         raise ValueError(

@@ -47,9 +47,8 @@ class DenseEP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
 
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """Compute the log evidence at converged sites, [] (eq. 3.65)."""
-        K = self._covariance()
         # The sites count as constants in its gradient: the evidence is stationary in them.
-        precision, shift = self._sites_at(K)
+        K, precision, shift = self._at_convergence()
         LB, b, mean, variance = _posterior(K, precision, shift)
         # log N(site mean; cavity mean, both variances), without the constants that cancel.
         of_sites = 0.5 * tf.math.log1p(precision * variance) + 0.5 * (
@@ -60,22 +59,21 @@ class DenseEP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
 
     def predict_f(self, Xnew: Any, full_cov: bool = False, full_output_cov: bool = False) -> Any:
         """Compute mean and variance of the latent function, [n, 1] each."""
-        K = self._covariance()
-        precision, shift = self._sites_at(K)
+        K, precision, shift = self._at_convergence()
         LB, b, *_ = _posterior(K, precision, shift)
         Ks = self.kernel(self.data[0], Xnew)
         V = tf.linalg.triangular_solve(LB, tf.sqrt(precision) * Ks)
         variance = self.kernel(Xnew, full_cov=False) - tf.reduce_sum(tf.square(V), axis=0)
         return tf.matmul(Ks, b, transpose_a=True), variance[:, None]
 
-    def _covariance(self) -> tf.Tensor:
-        return plus_identity(self.kernel(self.data[0]), gpflow.default_jitter())
-
-    def _sites_at(self, K: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return precisions, and precisions times means, of the converged sites, [N, 1] each."""
+    def _at_convergence(self) -> list[tf.Tensor]:
+        """
+        Return the covariance of f [N, N], and precisions, and precisions times means, of the
+        converged sites, [N, 1] each.
+        """
+        K = plus_identity(self.kernel(self.data[0]), gpflow.default_jitter())
         found = tf.numpy_function(self._converged, [K], K.dtype)
-        precision, shift = tf.unstack(tf.ensure_shape(found, self._sites.shape))
-        return precision, shift
+        return [K, *tf.unstack(tf.ensure_shape(found, self._sites.shape))]
 
     def _converged(self, K: Floats) -> Floats:
         """

@@ -103,7 +103,10 @@ def arriving(
     loaded = loaded.trained_on(np.argsort(loaded.X_train[:, 0], kind="stable"))
     loaded = _scaled(_cut(loaded, max_train))
     if max_test is not None:
-        loaded = _scored_on(loaded, max_test, seed)
+        if max_test < 1:
+            raise ValueError(f"max_test must be None or at least 1, got {max_test}.")
+        drawn = np.random.RandomState(seed).permutation(len(loaded.X_test))[:max_test]
+        loaded = replace(loaded, X_test=loaded.X_test[drawn], Y_test=loaded.Y_test[drawn])
     N = len(loaded.X_train)
     rows = np.arange(N)
     if order == "backward":
@@ -122,14 +125,6 @@ def _cut(dataset: Dataset, max_train: int | None) -> Dataset:
     kept = dataset.trained_on(slice(max_train))
     passed = dataset.X_test[:, 0] <= kept.X_train[-1, 0]
     return replace(kept, X_test=dataset.X_test[passed], Y_test=dataset.Y_test[passed])
-
-
-def _scored_on(dataset: Dataset, max_test: int, seed: int) -> Dataset:
-    """Keep test rows drawn at random."""
-    if max_test < 1:
-        raise ValueError(f"max_test must be None or at least 1, got {max_test}.")
-    drawn = np.random.RandomState(seed).permutation(len(dataset.X_test))[:max_test]
-    return replace(dataset, X_test=dataset.X_test[drawn], Y_test=dataset.Y_test[drawn])
 
 
 def _scaled(dataset: Dataset) -> Dataset:

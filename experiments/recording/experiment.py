@@ -14,9 +14,6 @@ from sacred.utils import SacredError, apply_backspaces_and_linefeeds
 
 from experiments.recording.databases import SqlRuns, numbered_by_itself
 
-RUNS = "runs"
-"""Default folder of recorded runs, below the current directory."""
-
 SAVE_GIT_INFO = shutil.which("git") is not None
 """Sacred records commit and uncommitted changes; without git it would not start."""
 
@@ -69,7 +66,7 @@ class RecordedExperiment(Experiment):
                 advice = "give each setting as NAME=VALUE"
                 raise SacredError(f"with {name}: {reason}; {advice}.", print_traceback=False)
         options = dict(options or {})
-        options[_FILE_STORAGE] = options.get(_FILE_STORAGE) or RUNS
+        options[_FILE_STORAGE] = options.get(_FILE_STORAGE) or "runs"
         updates = {self._full_name(name): value for name, value in (config_updates or {}).items()}
         return super().run(command_name, updates, named_configs, info, meta_info, options)
 
