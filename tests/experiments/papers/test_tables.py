@@ -96,7 +96,7 @@ def test_curves_are_means_with_errors(records):
         "alpha",
         "Title",
         panel="dataset",
-        reference={("exact GP",): records[:1]},
+        reference={"exact GP": records[:1]},
     )
     first, second = picture.figure.axes
     assert [first.get_title(), second.get_title()] == ["a", "b"] and first.get_ylabel() == "RMSE"
