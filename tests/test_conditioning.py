@@ -92,7 +92,7 @@ def exactly(values):
     return [mpmath.mpf(float(value)) for value in np.reshape(values, -1)]
 
 
-def objective(name, theta, X, Y, jitter, rounding=None):
+def objective(name, theta, case, jitter, rounding=None):
     """
     The objectives of PEPR and TSGPR; theta = variance, lengthscale, noise, Z...; `rounding` is
     added to Kuu.
@@ -100,8 +100,8 @@ def objective(name, theta, X, Y, jitter, rounding=None):
     variance, lengthscale, noise, *Z = theta
     size = {"TSGPR": 1, "BTSGPR": BLOCK}.get(name)
     found = collapsed(
-        [[x] for x in X],
-        Y,
+        [[x] for x in exactly(case.X)],
+        exactly(case.Y),
         [[z] for z in Z],
         squared_exponential(variance, lengthscale),
         alpha={"PEPR 0.5": 0.5, "PEPR 1": 1.0}.get(name, 0.0),
@@ -122,9 +122,12 @@ def parameters(model):
     ]
 
 
+def theta_of(model):
+    return [value for parameter in parameters(model) for value in exactly(parameter)]
+
+
 def exact_objective(name, model, case, jitter):
-    theta = [value for parameter in parameters(model) for value in exactly(parameter)]
-    return float(objective(name, theta, exactly(case.X), exactly(case.Y), mpmath.mpf(jitter)))
+    return float(objective(name, theta_of(model), case, jitter))
 
 
 def effect_of_rounding(name, model, case, jitter):
@@ -132,19 +135,13 @@ def effect_of_rounding(name, model, case, jitter):
     How far the exact objective moves when entries of Kuu are changed by eps of themselves, as
     storing them may.
     """
-    theta = [value for parameter in parameters(model) for value in exactly(parameter)]
     changes = np.random.default_rng(0).normal(size=(3, M, M)) * np.finfo(np.float64).eps * 1.3
     values = []
     for change in changes:
-        value = objective(
-            name,
-            theta,
-            exactly(case.X),
-            exactly(case.Y),
-            mpmath.mpf(jitter),
-            np.tril(change) + np.tril(change, -1).T,
-        )
-        if isinstance(value, mpmath.mpc):  # no longer positive definite: not a digit is left
+        rounding = np.tril(change) + np.tril(change, -1).T
+        try:
+            value = objective(name, theta_of(model), case, jitter, rounding)
+        except ValueError:  # no longer positive definite: not a digit is left
             return np.inf
         values.append(float(value))
     return max(abs(value - exact_objective(name, model, case, jitter)) for value in values)
@@ -152,9 +149,7 @@ def effect_of_rounding(name, model, case, jitter):
 
 def exact_gradient(name, model, case, jitter):
     """Central differences with h = 1e-15 and 50 digits: 20 are right."""
-    theta = [value for parameter in parameters(model) for value in exactly(parameter)]
-    X = exactly(case.X)
-    Y = exactly(case.Y)
+    theta = theta_of(model)
     step = mpmath.mpf("1e-15")
     gradient = []
     for place in range(len(theta)):
@@ -162,7 +157,7 @@ def exact_gradient(name, model, case, jitter):
         for change in (step, -step):
             moved = list(theta)
             moved[place] += change
-            ends.append(objective(name, moved, X, Y, mpmath.mpf(jitter)))
+            ends.append(objective(name, moved, case, jitter))
         gradient.append(float((ends[0] - ends[1]) / (2 * step)))
     return np.array(gradient)
 

@@ -69,8 +69,7 @@ def _blocks(case: Case) -> AnyNDArray:
     """
     Labels of blocks that go with the rows: by their first input, whatever its unit and origin.
     """
-    order = np.argsort(np.argsort(case.X[:, 0], kind="stable"))
-    return order // 3
+    return np.argsort(np.argsort(case.X[:, 0], kind="stable")) // 3
 
 
 def kernel_of(case: Case) -> gpflow.kernels.Kernel:

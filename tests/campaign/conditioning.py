@@ -80,16 +80,11 @@ def error_of(model: str, condition: float, noise: float, seed: int) -> float | N
     )
 
 
-def table(model: str, seeds: Sequence[int]) -> list[list[float | None]]:
-    """Return the worst error by condition number and noise; None where a case was refused."""
-    rows: list[list[float | None]] = []
-    for condition in CONDITIONS:
-        rows.append([])
-        for noise in NOISES:
-            errors = [error_of(model, condition, noise, seed) for seed in seeds]
-            known = [error for error in errors if error is not None]
-            rows[-1].append(max(known) if len(known) == len(errors) else None)
-    return rows
+def worst(model: str, condition: float, noise: float, seeds: Sequence[int]) -> str:
+    """Return the largest error of several cases; "refused" if one of them was."""
+    errors = [error_of(model, condition, noise, seed) for seed in seeds]
+    known = [error for error in errors if error is not None]
+    return f"{max(known):.0e}" if len(known) == len(errors) else "refused"
 
 
 def main() -> None:
@@ -114,16 +109,9 @@ def print_tables(models: Sequence[str], seeds: Sequence[int]) -> None:
     """Print a table for each model."""
     for model in models:
         print(f"\n{model:20}" + "".join(f"{f'noise {noise:.0e}':>13}" for noise in NOISES))
-        for condition, row in zip(
-            CONDITIONS,
-            table(model, seeds),
-            strict=True,
-        ):
-            cells = ("refused" if error is None else f"{error:.0e}" for error in row)
-            print(
-                f"{f'cond {condition:.0e}':20}" + "".join(f"{cell:>13}" for cell in cells),
-                flush=True,
-            )
+        for condition in CONDITIONS:
+            cells = (f"{worst(model, condition, noise, seeds):>13}" for noise in NOISES)
+            print(f"{f'cond {condition:.0e}':20}" + "".join(cells), flush=True)
 
 
 if __name__ == "__main__":

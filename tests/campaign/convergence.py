@@ -14,6 +14,7 @@ table.
 import time
 import warnings
 from collections.abc import Callable
+from itertools import cycle, islice
 from typing import NamedTuple
 
 import gpflow
@@ -127,21 +128,19 @@ OBSERVATIONS = ("of the model", "at random", "separable", "extreme")
 def problems(number: int, seed: int, only: str | None = None) -> list[Problem]:
     """Return the problems of a seed, the kinds in turn."""
     rng = np.random.default_rng(seed)
-    found = []
-    names = list(KINDS)
-    for place in range(number):
-        found.append(
-            Problem(
-                names[place % len(names)],
-                float(rng.choice(ALPHAS)),
-                float(10.0 ** rng.uniform(-3.0, 4.0)),
-                float(10.0 ** rng.uniform(-3.0, 3.0)),
-                int(rng.choice(_SIZES)),
-                int(rng.choice(_POINTS)),
-                str(rng.choice(OBSERVATIONS)),
-                int(rng.integers(2**31)),
-            )
+    found = [
+        Problem(
+            kind,
+            float(rng.choice(ALPHAS)),
+            float(10.0 ** rng.uniform(-3.0, 4.0)),
+            float(10.0 ** rng.uniform(-3.0, 3.0)),
+            int(rng.choice(_SIZES)),
+            int(rng.choice(_POINTS)),
+            str(rng.choice(OBSERVATIONS)),
+            int(rng.integers(2**31)),
         )
+        for kind in islice(cycle(KINDS), number)
+    ]
     return [problem for problem in found if only in (None, problem.kind)]
 
 

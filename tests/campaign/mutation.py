@@ -164,33 +164,25 @@ def _may_be_left_out(node: Any) -> bool:
 
 def _places(node: ast.AST) -> Iterator[tuple[Any, Any, Any]]:
     """
-    Yield positions of nodes as (object, attribute or index, node), without types and messages.
+    Yield positions of nodes as (list or attributes, index or name, node), without types and
+    messages.
     """
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns", "decorator_list", "bases"):
             continue
         holder, children = (
-            (value, enumerate(value)) if isinstance(value, list) else (node, [(field, value)])
+            (value, enumerate(value)) if isinstance(value, list) else (vars(node), [(field, value)])
         )
         for key, child in children:
             if (
                 isinstance(child, ast.AST)
                 and not isinstance(child, ast.JoinedStr | ast.Raise)
-                and not _is_all(child)
+                and not (
+                    isinstance(child, ast.Assign) and ast.unparse(child).startswith("__all__ =")
+                )
             ):
                 yield holder, key, child
                 yield from _places(child)
-
-
-def _is_all(node: ast.AST) -> bool:
-    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
-
-
-def _put(holder: Any, key: Any, node: Any) -> None:
-    if isinstance(holder, list):
-        holder[key] = node
-    else:
-        setattr(holder, key, node)
 
 
 class Mutations:
@@ -212,9 +204,9 @@ class Mutations:
         line = getattr(node, "lineno", None) or node.value.lineno
         mutants = []
         for kind, new in _edits(node):
-            _put(holder, key, new)
+            holder[key] = new
             source = ast.unparse(self._tree)
-            _put(holder, key, node)
+            holder[key] = node
             mutants.append(
                 Mutant(self._module, line, kind, ast.unparse(node), ast.unparse(new), source)
             )

@@ -60,9 +60,9 @@ class Collapsed(NamedTuple):
 
     terms: Numbers
     """They add up to the objective."""
-    L: list[Numbers]
-    LB: list[Numbers]
-    c: Numbers
+    L: mpmath.matrix
+    LB: mpmath.matrix
+    c: mpmath.matrix
 
 
 def collapsed(
@@ -85,41 +85,33 @@ def collapsed(
     """
     power = mpmath.mpf(alpha)
     noise = mpmath.mpf(noise)
-    M = range(len(U))
-    Kuu = [[kernel(a, b) for b in U] for a in U]
-    for i in M:
-        Kuu[i][i] += mpmath.mpf(jitter)
-        if rounding is not None:
-            for j in M:
-                Kuu[i][j] += mpmath.mpf(float(rounding[i, j]))
-    L = _cholesky(Kuu)
-    V = [_solve(L, [kernel(x, b) for b in U]) for x in X]
+    Kuu = _covariance(kernel, U, U) + mpmath.mpf(jitter) * mpmath.eye(len(U))
+    if rounding is not None:
+        Kuu += mpmath.matrix(rounding.tolist())
+    L = mpmath.cholesky(Kuu)
+    V = L**-1 * _covariance(kernel, U, X)
 
     def D(m: int, n: int) -> mpmath.mpf:
-        return kernel(X[m], X[n]) - mpmath.fdot(V[m], V[n])
+        return kernel(X[m], X[n]) - mpmath.fdot(V[:, m], V[:, n])
 
     d = [D(n, n) for n in range(len(X))]
     N = [noise + power * value for value in d]  # of the sites
-    B = [
-        [(i == j) + mpmath.fsum(v[i] * v[j] / n for v, n in zip(V, N, strict=True)) for j in M]
-        for i in M
-    ]
-    LB = _cholesky(B)
-    c = [mpmath.fsum(v[i] * t / n for v, n, t in zip(V, N, y, strict=True)) for i in M]
-    c = _solve(LB, c)
+    weighted = V * mpmath.diag([1 / n for n in N])
+    LB = mpmath.cholesky(mpmath.eye(len(U)) + weighted * V.T)
+    c = LB**-1 * (weighted * mpmath.matrix(y))
     log_det = mpmath.fsum(map(mpmath.log, N)) + _log_det(LB)
     fit = mpmath.fsum(t**2 / n for n, t in zip(N, y, strict=True))
     if blocks:
-        penalty = mpmath.fsum(
-            _log_det(_cholesky([[(m == n) + D(m, n) / noise for n in block] for m in block]))
+        relative = (
+            mpmath.matrix([[(m == n) + D(m, n) / noise for n in block] for m in block])
             for block in blocks
         )
+        penalty = mpmath.fsum(_log_det(mpmath.cholesky(each)) for each in relative)
     elif power == 0:
         penalty = mpmath.fsum(d) / noise
     else:
-        penalty = (
-            (1 - power) / power * mpmath.fsum(mpmath.log(1 + power * value / noise) for value in d)
-        )
+        logs = mpmath.fsum(mpmath.log(1 + power * value / noise) for value in d)
+        penalty = (1 - power) / power * logs
     constant = len(y) * mpmath.log(2 * mpmath.pi)
     terms = [-constant / 2, -log_det / 2, -fit / 2, mpmath.fdot(c, c) / 2, -penalty / 2]
     return Collapsed(terms, L, LB, c)
@@ -143,47 +135,28 @@ def power_ep(
     :param structured: TSGPR instead of PEPR.
     """
     with mpmath.workdps(DIGITS):
-        X, U, new = (_rows(values) for values in (data[0], Z, Xnew))
-        y = [row[0] for row in _rows(data[1])]
+        X, U, new = (mpmath.matrix(values).tolist() for values in (data[0], Z, Xnew))
+        y = [mpmath.mpf(float(value)) for value in np.ravel(data[1])]
         blocks = [[n] for n in range(len(X))] if structured else []
         found = collapsed(X, y, U, kernel, alpha=alpha, noise=noise, jitter=jitter, blocks=blocks)
-        mean = []
-        variance = []
-        for x in new:
-            v = _solve(found.L, [kernel(x, b) for b in U])
-            t = _solve(found.LB, v)
-            mean.append(float(mpmath.fdot(t, found.c)))
-            variance.append(float(kernel(x, x) - mpmath.fdot(v, v) + mpmath.fdot(t, t)))
+        v = found.L**-1 * _covariance(kernel, U, new)
+        t = found.LB**-1 * v
+        spread = [
+            kernel(x, x) - mpmath.norm(v[:, n]) ** 2 + mpmath.norm(t[:, n]) ** 2
+            for n, x in enumerate(new)
+        ]
         return Reference(
             float(mpmath.fsum(found.terms)),
-            np.array(mean),
-            np.array(variance),
+            np.array(list(t.T * found.c), float),
+            np.array(spread, float),
             float(mpmath.fsum(map(abs, found.terms))),
         )
 
 
-def _rows(values: AnyNDArray) -> list[Numbers]:
-    return [[mpmath.mpf(float(value)) for value in row] for row in np.asarray(values)]
+def _covariance(kernel: Kernel, X: Sequence[Numbers], Z: Sequence[Numbers]) -> mpmath.matrix:
+    return mpmath.matrix([[kernel(x, z) for z in Z] for x in X])
 
 
-def _cholesky(K: Sequence[Numbers]) -> list[Numbers]:
-    L: list[Numbers] = []
-    for i, row in enumerate(K):
-        L.append([])
-        for j in range(i + 1):
-            rest = row[j] - mpmath.fdot(L[i][:j], L[j][:j])
-            L[i].append(mpmath.sqrt(rest) if i == j else rest / L[j][j])
-    return L
-
-
-def _log_det(L: list[Numbers]) -> mpmath.mpf:
+def _log_det(L: mpmath.matrix) -> mpmath.mpf:
     """log |L L'|."""
-    return 2 * mpmath.fsum(mpmath.log(row[i]) for i, row in enumerate(L))
-
-
-def _solve(L: list[Numbers], b: Numbers) -> Numbers:
-    """L^-1 b."""
-    x: Numbers = []
-    for i, row in enumerate(L):
-        x.append((b[i] - mpmath.fdot(row[:i], x)) / row[i])
-    return x
+    return 2 * mpmath.fsum(mpmath.log(L[i, i]) for i in range(L.rows))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from gpflow.likelihoods import Bernoulli, Poisson, StudentT
 from mpmath import mp, mpf
+from mpmath.calculus.quadrature import GaussLegendre
 
 from gpflow_pep.likelihoods import Logit, Probit
 
@@ -138,22 +139,14 @@ class Panel(NamedTuple):
     sums: list
 
 
-def _nodes(number=24):
-    """Gauss-Legendre on [-1, 1]."""
-    points = []
-    for k in range(1, number + 1):
-        x = mp.cos(mp.pi * (k - mpf(1) / 4) / (number + mpf(1) / 2))
-        for _ in range(8):
-            p = mp.legendre(number, x)
-            q = mp.legendre(number - 1, x)
-            slope = number * (q - x * p) / (1 - x * x)
-            x -= p / slope
-        points.append((x, 2 / ((1 - x * x) * slope**2)))
-    return points
+def _nodes(degree):
+    """Gauss-Legendre on [-1, 1], with 3 · 2^(degree - 1) nodes."""
+    with mp.workdps(DIGITS):
+        return sorted(GaussLegendre(mp).calc_nodes(degree, mp.prec))
 
 
-_GAUSS = []
-_SHORT = []
+_GAUSS = _nodes(4)
+_SHORT = _nodes(3)
 
 
 def integrate(function, edges, watched, tolerance=1e-25):
@@ -162,24 +155,13 @@ def integrate(function, edges, watched, tolerance=1e-25):
     the whole to a `tolerance` of the sum of moduli, for the first `watched` components. The halves,
     better by far, are kept.
     """
-    if not _GAUSS:
-        _GAUSS.extend(_nodes())
-        _SHORT.extend(_nodes(10))
 
     def whole(left, right):
         middle = (left + right) / 2
         half = (right - left) / 2
-        sums = None
-        moduli = None
-        for x, w in _GAUSS:
-            values = [half * w * value for value in function(middle + half * x)]
-            sums = values if sums is None else [a + b for a, b in zip(sums, values, strict=True)]
-            moduli = (
-                [abs(v) for v in values]
-                if moduli is None
-                else [a + abs(b) for a, b in zip(moduli, values, strict=True)]
-            )
-        return sums, moduli
+        terms = ([half * w * value for value in function(middle + half * x)] for x, w in _GAUSS)
+        columns = list(zip(*terms, strict=True))
+        return [[mp.fsum(each, absolute) for each in columns] for absolute in (False, True)]
 
     open_ = [(left, right, *whole(left, right)) for left, right in itertools.pairwise(edges)]
     totals = [sum(column) for column in zip(*(panel[3] for panel in open_), strict=True)]
@@ -307,7 +289,7 @@ def tilted(density, m, v, alpha):
 
 
 def _short(function, left, right):
-    """Gauss-Legendre with 10 nodes."""
+    """Gauss-Legendre with 12 nodes."""
     middle = (left + right) / 2
     half = (right - left) / 2
     return half * mp.fsum(w * function(middle + half * x) for x, w in _SHORT)
@@ -336,14 +318,13 @@ def quantile_deviation(density, m, v, alpha):
         total = mp.fsum(masses)
         below = mpf(0)
         sigma = mpf(0)
-        gauss = sorted(_GAUSS)
         for panel, mass in zip(found.panels, masses, strict=True):
             middle = (panel.left + panel.right) / 2
             half = (panel.right - panel.left) / 2
             if min(below + mass, total - below) > mpf(10) ** -28 * total:
                 F = below
                 left = panel.left
-                for x, w in gauss:
+                for x, w in _GAUSS:
                     right = middle + half * x
                     F += _short(found.density, left, right)
                     left = right
@@ -391,8 +372,7 @@ QUANTILE_CASES = [
 
 def _deviation(case):
     name, y, *rest = case
-    sigma = quantile_deviation(LIKELIHOODS[name][1](y), *rest)
-    return [*case, float(sigma / mp.sqrt(rest[1]))]
+    return [*case, float(quantile_deviation(LIKELIHOODS[name][1](y), *rest) / mp.sqrt(rest[1]))]
 
 
 def _group(name_and_y):
@@ -407,10 +387,6 @@ def _group(name_and_y):
     return {"likelihood": name, "y": y, "cases": rows}
 
 
-def _rows(rows):
-    return "[\n   " + ",\n   ".join(map(json.dumps, rows)) + "\n  ]"
-
-
 if __name__ == "__main__":
     from multiprocessing import Pool
 
@@ -419,18 +395,6 @@ if __name__ == "__main__":
         deviations = pool.map(_deviation, QUANTILE_CASES, chunksize=1)
     columns = ["mean", "variance", "alpha", "log_partition", "d1", "d2", "variance_ratio"]
     columns += [f"scale of {name}" for name in columns[3:6]]
-    heads = [json.dumps({key: group[key] for key in ("likelihood", "y")})[:-1] for group in groups]
-    parts = [
-        f'{head}, "cases": {_rows(group["cases"])}}}'
-        for head, group in zip(heads, groups, strict=True)
-    ]
-    text = (
-        '{"columns": '
-        + json.dumps(columns)
-        + ',\n "groups": [\n  '
-        + ",\n  ".join(parts)
-        + "\n ],\n"
-    )
-    text += ' "quantile_deviations": ' + _rows(deviations) + "\n}\n"
-    json.loads(text)
-    (DATA / "tilted.json").write_text(text)
+    content = {"columns": columns, "groups": groups, "quantile_deviations": deviations}
+    text = json.dumps(content).replace("], [", "],\n[").replace("}, {", "},\n{")
+    (DATA / "tilted.json").write_text(f"{text}\n")
