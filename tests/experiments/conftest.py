@@ -1,6 +1,7 @@
 """Runs of the experiments that take a moment, recorded in a folder of their own."""
 
 import pytest
+from recorded_runs import TINY
 
 from experiments import classification, labeling, regression, streaming
 
@@ -11,10 +12,7 @@ def runs(tmp_path):
 
 
 EXPERIMENTS = {
-    "regression": (
-        regression.ex,
-        {"dataset": "diabetes", "M": 4, "max_train": 60, "maxiter": 3, "log_interval": 2},
-    ),
+    "regression": (regression.ex, TINY),
     "classification": (
         classification.ex,
         {"dataset": "breast-cancer", "M": 4, "max_train": 40, "maxiter": 2, "log_interval": 1},

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from experiments import datasets
-from experiments.labeling import divided, entropy, ex
+from experiments.labeling import divided, entropy
 
 
 def test_rows_are_divided_and_standardized_without_the_test_rows():
@@ -32,19 +32,9 @@ def test_entropy():
 
 
 @pytest.mark.slow
-def test_rows_are_asked_about(runs):
-    options = {"--file_storage": str(runs), "--loglevel": "ERROR"}
-    updates = {
-        "dataset": "breast-cancer",
-        "initial": 10,
-        "num_test": 400,
-        "additions": 5,
-        "per_round": 3,
-        "seed": 0,
-    }
-    result = ex.run(
-        config_updates=updates | {"model": "SVGP", "M": 4, "maxiter": 2}, options=options
-    ).result
+def test_rows_are_asked_about(run_experiment):
+    sizes = {"initial": 10, "num_test": 400, "additions": 5, "per_round": 3, "M": 4, "maxiter": 2}
+    result = run_experiment("labeling", dataset="breast-cancer", model="SVGP", **sizes).result
     assert result["labels"] == [10, 13, 15]
     assert all(
         len(result[name]) == 3 and np.isfinite(result[name]).all()

@@ -5,6 +5,7 @@ The command: a sweep of real runs, its table, and its messages about failed runs
 import json
 
 import pytest
+from recorded_runs import TINY
 from refusals import refused
 
 from experiments import sweep
@@ -57,21 +58,12 @@ def test_a_sweep_of_real_runs(plan, runs, capfd, monkeypatch):
 
     plan.write_text(PLAN.replace("[4, 70]", "[4]"))
     sweep.main(command)
-    again = capfd.readouterr()
-    assert again.out.splitlines() == printed.out.splitlines()
+    assert capfd.readouterr().out.splitlines() == printed.out.splitlines()
     assert len(list(runs.glob("[0-9]*"))) == 8  # nothing ran
 
 
 def test_the_result_is_that_of_the_experiment(runs, run_experiment):
-    updates = {
-        "dataset": "diabetes",
-        "M": 4,
-        "max_train": 60,
-        "maxiter": 3,
-        "log_interval": 2,
-        "seed": 1,
-    }
-    result = processes.perform(Cell("regression", updates), runs)
+    result = processes.perform(Cell("regression", TINY), runs)
     expected = run_experiment("regression").result
     assert result["directory"] == str(runs / "1")
     # The order of floating-point sums may differ between runs (threads): allow 1e-16 to have grown

@@ -116,8 +116,7 @@ def test_difficult_rows_use_panels(counts, monkeypatch):
 
 def test_narrow_classes_among_wide_ones(monkeypatch):
     """Their small derivatives are accurate, too, although sums over all classes hide them."""
-    generator = np.random.default_rng(0)
-    variance = generator.choice([61.0, 200.0, 1e3, 1e-4, 1e-2], (10, 100))
+    variance = np.random.default_rng(0).choice([61.0, 200.0, 1e3, 1e-4, 1e-2], (10, 100))
     variance[0] = 61.0
     rows = *random_rows(10, 100, 30.0, 1.0, 2.0)[:2], variance, 0.5
     found = power(*rows)

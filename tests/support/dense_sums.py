@@ -146,18 +146,12 @@ def values_of_sums(problem, blocks, powers, scale, shared=False):
 def make_blocks(kind, N):
     """Index arrays of the partition."""
     if kind.startswith("rows"):
-        return [np.array([n]) for n in range(N)]
+        return list(np.arange(N)[:, None])
     if kind == "equal":  # of one size where 4 divides N
-        return [np.arange(start, min(start + 4, N)) for start in range(0, N, 4)]
+        return np.split(np.arange(N), range(4, N, 4))
     # Unequal, non-contiguous; sizes 3, 1, 5, 1, 3, ...
-    order = np.random.default_rng(17).permutation(N)
-    sizes = [3, 1, 5, 1, 3]
-    blocks = []
-    while order.size:
-        size = sizes[len(blocks) % 5]
-        blocks.append(order[:size])
-        order = order[size:]
-    return blocks
+    ends = np.cumsum(np.resize([3, 1, 5, 1, 3], N))
+    return np.split(np.random.default_rng(17).permutation(N), ends[ends < N])
 
 
 def make_chunks(kind, blocks, chunk_size=None):

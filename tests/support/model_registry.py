@@ -12,7 +12,7 @@ from typing import Any
 
 import gpflow
 import numpy as np
-from gpflow.utilities import positive
+from model_values import positive_parameter
 from quick import partly_slow
 
 import gpflow_pep
@@ -46,11 +46,7 @@ def of_labels(**options):
 
 
 def learned_scale():
-    return gpflow.Parameter(0.8, transform=positive())
-
-
-def learned_scales():
-    return gpflow.Parameter([0.5, 0.8, 1.3], transform=positive())
+    return positive_parameter(0.8)
 
 
 @dataclass(frozen=True)
@@ -91,7 +87,8 @@ ENTRIES = (
             ),
             "T-PEP learned": of_noise(scale=learned_scale, blocks=5),
             "T-PEP learned per block": of_noise(
-                scale=learned_scales, blocks=np.repeat([2, 0, 1], [3, 4, 5])
+                scale=lambda: positive_parameter([0.5, 0.8, 1.3]),
+                blocks=np.repeat([2, 0, 1], [3, 4, 5]),
             ),
             "spherical": of_noise(alpha=0.0, scale="optimal"),
             "spherical per block": of_noise(alpha=0.0, scale="optimal per block", blocks=5),

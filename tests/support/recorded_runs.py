@@ -7,6 +7,9 @@ import numpy as np
 from experiments.recording.experiment import run_directory
 from experiments.recording.predictions import FILE
 
+TINY = {"dataset": "diabetes", "M": 4, "max_train": 60, "maxiter": 3, "log_interval": 2, "seed": 1}
+"""Settings of a regression that takes a moment."""
+
 
 def read(directory, name):
     """Return the content of a file of a run."""

@@ -10,13 +10,12 @@ from functools import partial
 
 import pytest
 import sqlalchemy
+from recorded_runs import TINY
 from refusals import refused
 from sacred.utils import SacredError
 
 from experiments import regression
 from experiments.regression import ex
-
-TINY = {"dataset": "diabetes", "M": 4, "max_train": 60, "maxiter": 3, "log_interval": 2, "seed": 1}
 
 
 def recorded(url):
