@@ -64,7 +64,6 @@ def test_variance_over_scale_may_leave_floating_point_range():
     [
         ({"scale": 0.0}, r"scale must be in \(0, inf\), got 0.0"),
         ({"scale": [1.0, -2.0]}, r"scale must be in \(0, inf\), got -2.0"),
-        ({"scale": np.nan}, "scale must be .*got nan"),
         ({"scale": np.inf}, "scale must be .*got inf"),
         ({"scale": "a"}, "scale must be one number or one per column .*got 'a'"),
         ({"scale": [1.0, 2.0, 3.0]}, r"scale must be .*one per column \[2\].*got shape \[3\]"),
@@ -74,7 +73,6 @@ def test_variance_over_scale_may_leave_floating_point_range():
         ({"center": 0.0}, r"center must have shape \[1\], got \[\]"),
         ({"center": [[0.0, 0.0]]}, r"center must have shape \[2\], got \[1, 2\]"),
         ({"center": None}, "center must hold real numbers, got None"),
-        ({"center": "a"}, "center must hold real numbers"),
         ({"active_dims": [0]}, "active_dims"),
     ],
 )

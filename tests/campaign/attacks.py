@@ -3,10 +3,10 @@ Random attacks on models and streams: a part, a parameter, a setting or the data
 copied or assigned; rows come in another order, numbers in other units.
 
 A case is one of the attacks on a random model. It must give the numbers of a model constructed anew
-with the part that was replaced, those of the model in the first units, or those of a dense
-computation with 50 digits. The seed of a case determines it. That values which a model cannot use
-are refused, by the name of the argument, is tested in tests/contracts/test_refusals.py; copies and
-compiled functions are tested in tests/contracts.
+with the part that was replaced, or those of the model in the first units. The seed of a case
+determines it. That values which a model cannot use are refused, by the name of the argument, is
+tested in tests/contracts/test_refusals.py; copies and compiled functions are tested in
+tests/contracts.
 
     python -m campaign.attacks [--cases 1000] [--minutes 60] [--seed 0] [--output FILE.json]
 """
@@ -37,7 +37,6 @@ from campaign.cases import (
     kernel_of,
     make,
 )
-from campaign.reference import matern52, power_ep, squared_exponential
 from campaign.running import Campaign, Outcome, Rng, guarded, judged
 
 _TOLERANCE = 1e-6  # relative; sites converge to 1e-9
@@ -227,25 +226,6 @@ def _units_of_outputs(case: Case, model: Any, rng: Rng) -> Pair:
     return Found(density, found.mean / s, found.variance / s**2), found_by(case, model)
 
 
-def _fifty_digits(case: Case, model: Any, rng: Rng) -> Pair:
-    profile = (squared_exponential, matern52)[case.seed % 2]
-    structured = case.model == "TSGPR"
-    exact = power_ep(
-        (case.X, case.Y),
-        profile(case.variance, case.lengthscale),
-        case.Z,
-        case.Xnew,
-        alpha=0.0 if structured else case.alpha,
-        noise=case.noise,
-        jitter=gpflow.default_jitter(),
-        structured=structured,
-    )
-    expected = Found(
-        np.array(exact.objective), exact.mean[:, np.newaxis], exact.variance[:, np.newaxis]
-    )
-    return found_by(case, model), expected
-
-
 # --- streams --------------------------------------------------------------------------------------
 
 
@@ -330,7 +310,6 @@ ATTACKS = {
     "units of outputs": Attack(
         _units_of_outputs, [*REGRESSION, "PEP", "StreamingPEP"], ["Gaussian"]
     ),
-    "50 digits": Attack(_fifty_digits, ["PEPR", "TSGPR"]),
     "two batches": Attack(_two_batches, ["StreamingSGPR"]),
     "copied between batches": Attack(_copied_stream, _STREAMS),
     "kernel replaced between batches": Attack(_kernel_between_batches, _STREAMS),

@@ -1,6 +1,5 @@
 """Every model is listed, copied, restored and exported; copies are bit-identical unless stated."""
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -107,27 +106,6 @@ def test_checkpoint_restores_parameters_and_settings(subject, make, model, tmp_p
         assert_array_equal(fresh.num_data, trained.num_data)
     assert_allclose(subject.loss(fresh)(), subject.loss(trained)(), rtol=EXACT)
     same_predictions(fresh.predict_f(XNEW), trained.predict_f(XNEW), EXACT)
-
-
-@saved_regression
-def test_checkpoint_continues_optimizer(make, tmp_path):
-    """Two steps, then two more, with and without restoring in between: the results are equal."""
-    adam = gpflow.keras.tf_keras.optimizers.Adam
-
-    def steps(model, optimizer):
-        for _ in range(2):
-            optimizer.minimize(model.training_loss, model.trainable_variables)
-
-    first = make()
-    optimizer = adam(0.1)
-    steps(first, optimizer)
-    path = tf.train.Checkpoint(model=first, optimizer=optimizer).save(str(tmp_path / "checkpoint"))
-    steps(first, optimizer)
-    second = make()
-    resumed = adam(0.1)
-    tf.train.Checkpoint(model=second, optimizer=resumed).restore(path)
-    steps(second, resumed)
-    assert_allclose(second.training_loss(), first.training_loss(), rtol=EXACT)
 
 
 @exported

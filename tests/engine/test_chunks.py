@@ -85,8 +85,7 @@ def test_a_new_plan_does_not_retrace():
 
     partitions = [(6, [2, 4]), (11, [5, 1, 1, 4]), (3, [3]), (6, [1] * 6), (6, [2, 4])]
     for N, sizes in partitions:
-        order = np.random.default_rng(N).permutation(N)
-        chunks.replan(order, np.array(sizes))
+        chunks.replan(np.random.default_rng(N).permutation(N), np.array(sizes))
         rows, in_order, num_blocks = found()
         assert sorted(rows.numpy()) == list(range(N))
         assert_array_equal(in_order, np.arange(N))
@@ -130,14 +129,6 @@ def test_sums_and_rows_are_complete(N, chunks, jit_compile):
     total, rows = found(X)
     assert_array_equal(total, tf.reduce_sum(X, axis=0))
     assert_array_equal(rows, 2.0 * X)
-
-
-def test_blocks_are_refused_by_xla():
-    chunks = BlockChunks(np.arange(4), np.array([2, 2]))
-    with pytest.raises(NotImplementedError, match="XLA cannot compile a model with blocks of rows"):
-        tf.function(
-            lambda: chunks.split([tf.range(4)]).sum(lambda chunk: (), ()), jit_compile=True
-        )()
 
 
 def test_chunks_of_a_gpu_are_as_wide_as_memory_allows():

@@ -38,7 +38,7 @@ POWERS = [0.3, 0.0, 1.0, 0.7, 1e-5]  # of the blocks
 ROW_POWERS = np.where(np.arange(N) % 5 == 0, 0.0, np.linspace(0.0, 1.0, N))
 
 
-# The other models are special cases: one alpha, and no scale.
+# The other models are special cases (one alpha, and no scale) or in test_oracle.py.
 CASES = {
     "learned scale of each row": (
         PEPR,
@@ -66,13 +66,7 @@ CASES = {
         lambda: {"alpha": 0.0, "scale": "optimal per block", "blocks": UNEVEN},
     ),
     "learned scale, tiny alpha": (PEPR, lambda: {"alpha": 1e-7, "scale": positive_parameter(0.6)}),
-    "spherical": (PEPR, lambda: {"alpha": 0.0, "scale": "optimal"}),
-    "TSGPR": (TSGPR, lambda: {}),
     "BTSGPR": (BTSGPR, lambda: {"blocks": UNEVEN}),
-    "shared": (
-        BTSGPR,
-        lambda: {"blocks": [np.arange(b, N, 4) for b in range(4)], "shared": True},
-    ),
 }
 
 

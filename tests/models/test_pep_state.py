@@ -11,7 +11,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from comparisons import assert_all_close, assert_all_near
+from comparisons import assert_all_close, assert_all_equal, assert_all_near
 from configuration import configured
 from gpflow.kernels import Linear, Matern52, SquaredExponential
 from gpflow.likelihoods import MultiClass, Softmax
@@ -74,10 +74,6 @@ def sites(model):
     return np.stack([model.sites.precision, model.sites.linear])
 
 
-def assert_same_predictions(actual, expected, atol=0.0):
-    assert_all_near(actual, expected, atol)
-
-
 # --- what follows changes -------------------------------------------------------------------------
 
 CHANGES = {
@@ -123,7 +119,7 @@ def test_results_after_a_change_equal_a_new_model(model, other, change):
         if sites(model).shape == start.shape:
             model.sites.precision.assign(start[0])
             model.sites.linear.assign(start[1])
-        assert_same_predictions(use(model), use(other), CLOSE)
+        assert_all_near(use(model), use(other), CLOSE)
         assert model.sites_status.converged
     assert np.abs(model.predict_f(XNEW)[0] - before[0]).max() > 1e-3
 
@@ -134,7 +130,7 @@ def test_repeated_calls_take_no_sweep(model):
     for use in USES.values():
         first = use(model)
         assert model.sites_status.sweeps == 0
-        assert_same_predictions(use(model), first)
+        assert_all_equal(use(model), first)
     assert_array_equal(sites(model), before)
 
 
@@ -250,7 +246,7 @@ def test_a_compiled_function_prints_it_once(model, capfd):
     assert capfd.readouterr().err.count("gpflow_pep: the sites have not converged") == 1
     assert predict.experimental_get_tracing_count() == 1
     model.max_sweeps = 1000
-    assert_same_predictions(predict(XNEW), model.predict_f(XNEW), CLOSE)
+    assert_all_near(predict(XNEW), model.predict_f(XNEW), CLOSE)
     assert model.sites_status.converged
 
 
@@ -263,7 +259,7 @@ def test_few_sweeps_at_a_time_converge_too(model):
         changes = [model.update_sites().change for _ in range(60)]
     assert model.sites_status.converged
     assert changes[-1] <= TOL < changes[0]
-    assert_same_predictions(model.predict_f(XNEW), expected, CLOSE)
+    assert_all_near(model.predict_f(XNEW), expected, CLOSE)
 
 
 # --- compiled functions ---------------------------------------------------------------------------
@@ -439,7 +435,6 @@ def test_a_classifier_chooses_its_likelihood(labels, chosen):
             None,
             r"one column of labels, .* np.argmax\(Y, axis=1\)\[:, None",
         ),
-        (Y + 1.0, Probit(), r"data\[1\] \(Y\) must hold"),
         (
             Y - 1.0,
             MultiClassRobustMax(3),
@@ -528,5 +523,4 @@ def test_rounding_of_float32_does_not_delay_convergence():
     data = inputs, labels[::2, None].astype(np.float32)
     with configured(float=np.float32, jitter=1e-5):
         kernel = Matern52(12.0, lengthscales=1.4) + Linear(10.0)
-        model = PEP(data, kernel, Softmax(3), inputs, max_sweeps=60)
-        assert model.update_sites().converged
+        assert PEP(data, kernel, Softmax(3), inputs, max_sweeps=60).update_sites().converged

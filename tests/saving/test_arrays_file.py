@@ -176,8 +176,7 @@ def test_random_damage_is_refused_or_changes_no_array(saved):
         start, end = np.sort(rng.integers(len(content), size=2))
         head, cut, tail = content[:start], content[start:end], content[end:]
         flipped = bytes([content[start] ^ 1]) + cut[1:]
-        overwritten = rng.bytes(len(cut))
-        damaged = (head, head + tail, head + flipped + tail, head + overwritten + tail)
+        damaged = (head, head + tail, head + flipped + tail, head + rng.bytes(len(cut)) + tail)
         saved.write_bytes(damaged[seed % 4])
         messages.append(refusal(saved))
     named = [str(saved) in message and "\n" not in message for message in messages if message]

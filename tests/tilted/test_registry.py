@@ -76,8 +76,6 @@ def test_registers_a_closed_form(registered, alpha):
     found = moments(rule, Y, alpha)
     expected = moments(rule_for(Gaussian(1.0), KL()), Y, alpha)
     assert_allclose(found, expected, rtol=1e-12)
-    with refused("projection must be one of 'kl', 'wasserstein', got 'narrowing'"):
-        rule_for(likelihood, "narrowing")
 
 
 def test_registers_a_projection(registered):
@@ -90,8 +88,7 @@ def test_registers_a_projection(registered):
     assert np.any(expected[2] > 0.0)  # likelihoods that widen a cavity are among them
     assert_array_equal(found[:2], expected[:2])
     assert_array_equal(found[2:], np.minimum(expected[2:], [[[0.0]], [[1.0]]]))
-    same = moments(rule_for(likelihood, registered["Narrowing"]()), Y, 1.0)
-    assert_array_equal(same, found)
+    assert_array_equal(moments(rule_for(likelihood, registered["Narrowing"]()), Y, 1.0), found)
     with refused("projection must be one of 'kl', 'wasserstein', 'narrowing', got 'laplace'"):
         rule_for(likelihood, "laplace")
     with refused("projection must be one of 'kl', 'wasserstein', 'narrowing' for StudentT"):
@@ -119,8 +116,7 @@ def test_subclass_does_not_inherit_registered_log_density():
     zero = tf.zeros([1, 1], tf.float64)
     base, same = (log_density(kind()).log_prob(f, zero, zero) for kind in (StudentT, Same))
     assert float(base) == float(same)
-    shifted = log_density(Shifted()).log_prob(f + 1.0, zero, zero)
-    assert_allclose(shifted, base, rtol=1e-12)
+    assert_allclose(log_density(Shifted()).log_prob(f + 1.0, zero, zero), base, rtol=1e-12)
 
     @log_density.register(Shifted)
     def _(likelihood):
@@ -195,8 +191,7 @@ def test_closed_form_is_used_at_its_power_only():
     """Also in compiled graphs, in which the power is a tensor."""
     likelihood = Probit()
     Y = rng.integers(0, 2, 6)
-    rule = tilted_rule(likelihood, KL())
-    assert isinstance(rule, AtPower)
+    assert isinstance(tilted_rule(likelihood, KL()), AtPower)
     # log Z and d1 equal the KL values.
     quadrature = moments(rule_for(likelihood, "wasserstein"), Y, MIXED)[:2]
     assert_allclose(moments(rule_for(likelihood, "kl"), Y, MIXED)[:2], quadrature, rtol=1e-8)

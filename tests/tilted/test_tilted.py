@@ -20,7 +20,6 @@ from gpflow.likelihoods import (
     Exponential,
     Gamma,
     Gaussian,
-    HeteroskedasticTFPConditional,
     Ordinal,
     Poisson,
     StudentT,
@@ -28,7 +27,6 @@ from gpflow.likelihoods import (
 )
 from numpy.testing import assert_allclose
 from quick import partly_slow
-from refusals import refused
 from tilted_references import poisson, tilted
 from tilted_rules import PROJECTIONS, given, moments, observed
 from waves import line
@@ -38,7 +36,6 @@ from gpflow_pep.tilted import (
     KL,
     Cavity,
     QuadratureRule,
-    rule_for,
     tilted_rule,
 )
 
@@ -281,14 +278,3 @@ def test_switched_equals_separate_likelihoods(alpha, projection):
     together = found(SwitchedLikelihood(parts), np.stack([y, which], axis=1))
     each = np.stack([found(part, y[:, None]) for part in parts])  # [2, 4, 6]
     assert_allclose(together, each[which, :, np.arange(6)].T, rtol=EXACT)
-
-
-# --- at the door ----------------------------------------------------------------------------------
-
-
-def test_rejects_unsupported_likelihoods():
-    with refused("projection must be one of 'kl', 'wasserstein', got 'laplace'"):
-        rule_for(Probit(), "laplace")
-    likelihood = HeteroskedasticTFPConditional()
-    with refused(r"likelihood must be a gpflow ScalarLikelihood, .* HeteroskedasticTFP"):
-        tilted_rule(likelihood, KL())
