@@ -63,8 +63,7 @@ def imported(path):
 
 def upward(path, order):
     """Imports of a file that do not point down the table."""
-    own = path.relative_to(PACKAGE).with_suffix("").parts[0]
-    below = order[order.index(own) :]
+    below = order[order.index(path.relative_to(PACKAGE).with_suffix("").parts[0]) :]
     return [
         f"{path.relative_to(ROOT)}: {'.'.join(each)}"
         for each in imported(path)

@@ -71,8 +71,7 @@ def test_a_prediction_is_mean_two_standard_deviations_rows_and_points(regression
     assert_array_equal(drawn[plotting.INDUCING][:, 0], X1[:4, 0])
     (band,) = display.ax_.collections
     upper = band.get_paths()[0].vertices[:, 1].max()
-    expected = np.max(mean + 2.0 * np.sqrt(variance))
-    assert_allclose(upper, expected)
+    assert_allclose(upper, np.max(mean + 2.0 * np.sqrt(variance)))
 
 
 def test_the_grid_ends_at_the_limits_or_beyond_the_rows(regression):
@@ -109,8 +108,7 @@ def test_two_classes_meet_in_white_and_have_their_colors_far_away():
             (1.0 - shown) / plotting._STRENGTH, 1.0 - np.array(to_rgb(color)), atol=1e-3
         )
     assert row[len(row) // 2].min() > 0.9  # nearly equal probabilities
-    boundary = display.ax_.collections[0].get_paths()[0].vertices
-    assert_allclose(boundary[:, 0], 0.0, atol=1e-9)
+    assert_allclose(display.ax_.collections[0].get_paths()[0].vertices[:, 0], 0.0, atol=1e-9)
 
 
 def test_each_class_has_its_rows_and_its_marker():
@@ -250,5 +248,4 @@ def lightness(color, deficiency):
 )
 def test_colors_differ_in_lightness_also_for_color_blind_readers(colors, deficiency):
     """By 10 units of L* and more: side by side, one is just noticeable."""
-    values = np.sort([lightness(color, deficiency) for color in colors])
-    assert np.diff(values).min() > 10.0
+    assert np.diff(np.sort([lightness(color, deficiency) for color in colors])).min() > 10.0

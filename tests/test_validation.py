@@ -329,14 +329,10 @@ OPTIONS = {
     "blocks of a size": {"alpha": 0.5, "blocks": 4},
     "alpha per block of a size": {"alpha": [0.1, 0.5, 0.9], "blocks": 4},
     "alpha per label": {"alpha": [0.1, 0.5, 0.9], "blocks": np.arange(12) % 3},
-    "TSGPR": {},
-    "BTSGPR": {"blocks": 4},
-    "shared": {"blocks": 4, "shared": True},
+    "TSGPR": {"model": TSGPR},
+    "BTSGPR": {"model": BTSGPR, "blocks": 4},
+    "shared": {"model": BTSGPR, "blocks": 4, "shared": True},
 }
-
-
-def kind_of(name):
-    return {"TSGPR": TSGPR, "BTSGPR": BTSGPR, "shared": BTSGPR}.get(name, PEPR)
 
 
 @pytest.fixture(
@@ -354,7 +350,7 @@ def test_new_data(name, rows):
     A model computes with an allowed number of rows, also in a function that was compiled before, as
     a model made with them; it refuses others and stays as it was.
     """
-    model = build(kind_of(name), **OPTIONS[name])
+    model = build(**OPTIONS[name])
     compiled = model.training_loss_closure(compile=True)
     compiled()
     before = snapshot(model)
@@ -365,7 +361,7 @@ def test_new_data(name, rows):
         assert_equal(snapshot(model), before)
         return
     model.data = new
-    fresh = build(type(model), data=new, **OPTIONS[name])
+    fresh = build(data=new, **OPTIONS[name])
     expected = float(fresh.training_loss())
     assert_allclose(model.training_loss(), expected, rtol=1e-13)
     assert_allclose(compiled(), expected, rtol=1e-13)

@@ -146,6 +146,5 @@ def test_a_kernel_must_be_of_the_type():
 
 def test_kernels_of_32_bits_too():
     with configured(float=np.float32, jitter=1e-4):
-        model = collapsed(PEPR)
-        step = tf.function(TrainingStep(model)._loss_and_gradient, autograph=False)
+        step = tf.function(TrainingStep(collapsed(PEPR))._loss_and_gradient, autograph=False)
         assert without_gpu_kernel(step.get_concrete_function()) == []

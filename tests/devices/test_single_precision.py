@@ -11,7 +11,7 @@ from configuration import configured
 from gpflow.config import Config, as_context
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian, Softmax, StudentT
-from model_registry import COLLAPSED, OWN_Q, SITES, TRAINED
+from model_registry import COLLAPSED, OWN_Q, TRAINED
 from refusals import stopped
 
 import gpflow_pep
@@ -54,22 +54,17 @@ def made(name):
         return OTHERS[name](), None
     entry, setting = TRAINED[name]
     data = X, Y = rows("breast-cancer" if setting.labels else "diabetes")
-    if entry.family == COLLAPSED:
-        start = data if not entry.is_stream else (X[:50], Y[:50])
-        model = entry.constructor(start, kernel(X), X[:M], noise_variance=0.5, **setting.options)
-        return in_midstream(model, X, Y) if entry.is_stream else model, None
     likelihood = Probit() if setting.labels else Gaussian(0.5)
     if entry.family == OWN_Q:
         return entry.constructor(kernel(X), likelihood, X[:M], num_data=N, **setting.options), data
-    assert entry.family == SITES
     start = data if not entry.is_stream else (X[:50], Y[:50])
-    model = of_sites(entry.constructor, start, likelihood, **setting.options)
-    return in_midstream(model, X, Y) if entry.is_stream else model, None
-
-
-def in_midstream(model, X, Y):
-    model.update((X[50:], Y[50:]))
-    return model
+    if entry.family == COLLAPSED:
+        model = entry.constructor(start, kernel(X), X[:M], noise_variance=0.5, **setting.options)
+    else:
+        model = of_sites(entry.constructor, start, likelihood, **setting.options)
+    if entry.is_stream:
+        model.update((X[50:], Y[50:]))
+    return model, None
 
 
 OTHERS = {

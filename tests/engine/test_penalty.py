@@ -64,8 +64,7 @@ def test_a_negative_argument():
     """m - 1 < 0 in T-PEP: log(1 + alpha (m - 1)) / alpha."""
     for power in (0.3, 1e-2, 1e-5):
         k = double(power)
-        value = double(-0.9)
-        assert relative_error(log1p_ratio(k, value), ratio(power, -0.9)) <= 5 * UNIT
+        assert relative_error(log1p_ratio(k, double(-0.9)), ratio(power, -0.9)) <= 5 * UNIT
 
 
 def test_it_broadcasts_and_does_not_spoil_neighbors():

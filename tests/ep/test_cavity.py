@@ -47,6 +47,11 @@ def posterior():
     return SiteSums(tf.constant(L), tf.constant(A), tf.constant((H @ V.T)[..., None])).posterior()
 
 
+def cavities(power):
+    """Of w, without the fraction of each site that a power says."""
+    return cavity_of_w(marginals(posterior(), tf.constant(V)), SITE, double(POWERS[power]))
+
+
 def test_rows_given_the_inducing_variables():
     """The variance that is left is multiplied by the scale; rounding below 0 is none."""
     found = rows()
@@ -72,7 +77,7 @@ def test_posterior_and_marginals(parts):
 def test_cavities_match_leaving_out_a_fraction_of_a_site(power):
     """Remove the fraction α of each site, one at a time."""
     alpha = np.broadcast_to(POWERS[power], N)
-    w = cavity_of_w(marginals(posterior(), tf.constant(V)), SITE, double(POWERS[power]))
+    w = cavities(power)
     f = cavity_of_f(w, rows())
     for c in range(C):
         for n in range(N):
@@ -118,7 +123,7 @@ def test_matching_site(power):
     tilted one.
     """
     alpha = np.broadcast_to(POWERS[power], N)
-    w = cavity_of_w(marginals(posterior(), tf.constant(V)), SITE, double(POWERS[power]))
+    w = cavities(power)
     m = w.mean.numpy()
     s = w.variance.numpy()
     d = SCALE * 0.3

@@ -163,10 +163,8 @@ def outliers():
 def test_sites_of_negative_precision(outliers, alpha):
     outliers.alpha = alpha
     outliers.reset_sites()
-    status = outliers.update_sites()
-    assert status.converged
-    negative = np.flatnonzero(outliers.sites.precision.numpy() < 0.0)
-    assert {3, 9, 15} <= set(negative)
+    assert outliers.update_sites().converged
+    assert {3, 9, 15} <= set(np.flatnonzero(outliers.sites.precision.numpy() < 0.0))
     assert_proper(outliers)
     mean, _ = outliers.predict_f(X)
     assert np.abs(mean - np.sin(2.0 * X)).max() < 0.5  # gross errors are disregarded
@@ -314,8 +312,7 @@ def test_hard_problems_converge_or_say_so(case):
             assert status.converged or case not in CERTAIN, (variance, alpha, status)
             mean, spread = model.predict_f(LINE[:, None])
             assert np.all(np.isfinite(mean)) and np.all(spread > 0.0)
-            again = model.update_sites()
-            assert again.change <= max(status.change, model.tol)
+            assert model.update_sites().change <= max(status.change, model.tol)
             if variance == 1.0:
                 assert status.converged or case in ("StudentT", "Poisson square"), (
                     variance,

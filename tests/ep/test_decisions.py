@@ -89,8 +89,7 @@ def test_secants_are_forgotten_where_the_change_is_large(run):
     kept = []
     forgotten = []
     for before in run.loops[:-1]:
-        large = before._replace(iterate=before.iterate._replace(change=double(1e3)))
-        after = run.step(large)
+        after = run.step(before._replace(iterate=before.iterate._replace(change=double(1e3))))
         # A sweep that is accepted.
         follows = (
             before.anderson.follows and not before.attempt.preliminary and after.anderson.follows

@@ -31,8 +31,7 @@ def test_improper_sites_are_not_kept(model):
     expected = float(model.maximum_log_likelihood_objective())
     for precision in ([[2.0], [-0.5], [0.0], [0.0]], -10.0 * np.ones((4, 1))):
         model.sites.precision.assign(precision)
-        energy = model.maximum_log_likelihood_objective()
-        assert_near(energy, expected, 1e-8)
+        assert_near(model.maximum_log_likelihood_objective(), expected, 1e-8)
 
 
 def test_second_derivatives_are_refused(model):

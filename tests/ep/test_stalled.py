@@ -53,27 +53,9 @@ def contradictory():
 
 
 @functools.cache
-def two_models(likelihood):
-    """
-    One, and another to be compiled where classes may not shift, for all powers; and the status they
-    start with.
-    """
-    models = [several_classes(likelihood, 0.5) for _ in range(2)]
-    return models, models[0]._status.numpy()
-
-
-def as_new(model, alpha, start):
-    model.alpha, model.max_sweeps = alpha, 1000
-    model.reset_sites()
-    model._status.assign(start)
-
-
-def converged(model, alpha, start):
-    """The status of sites that begin empty."""
-    as_new(model, alpha, start)
-    status = model.update_sites()
-    assert status.converged and status.sweeps < 100
-    return status
+def model_of(likelihood):
+    """One model for all powers."""
+    return several_classes(likelihood, 0.5)
 
 
 @pytest.mark.slow
@@ -83,8 +65,11 @@ def test_classes_do_not_shift_together(name, alpha):
     """
     q's means sum to 0 over classes: a function added to all of them does not change the likelihood.
     """
-    (model, _), start = two_models(LIKELIHOODS[name][0])
-    converged(model, alpha, start)
+    model = model_of(LIKELIHOODS[name][0])
+    model.alpha = alpha
+    model.reset_sites()
+    status = model.update_sites()
+    assert status.converged and status.sweeps < 100
     mean, spread = (value.numpy() for value in model.predict_f(model.data[0]))
     assert np.abs(mean.sum(axis=1)).max() < 1e-3 * np.sqrt(spread.min())
 
@@ -117,22 +102,21 @@ def test_sums_are_those_of_the_sites(make, trace):
 def test_no_shift_where_q_is_wider_than_the_prior():
     """B^-1 has eigenvalues above 1 and a shift would grow: b is unchanged."""
     eye = tf.eye(2, dtype=tf.float64)
-    LB = tf.linalg.cholesky(0.2 * tf.stack([eye] * CLASSES))
     b = tf.constant(np.random.default_rng(3).normal(size=(CLASSES, 2, 1)))
-    A = 0.2 * tf.stack([eye] * CLASSES) - eye
-    c = 0.2 * b
-    q, shifted, e = _without_common_shift(InducingPosterior(eye, LB, b), A, c, tf.constant(True))
+
+    def without_shift(size):
+        B = size * tf.stack([eye] * CLASSES)
+        q = InducingPosterior(eye, tf.linalg.cholesky(B), b)
+        return _without_common_shift(q, B - eye, size * b, tf.constant(True))
+
+    q, shifted, e = without_shift(0.2)
     assert_array_equal(q.b, b)
-    assert_array_equal(shifted, c)
+    assert_array_equal(shifted, 0.2 * b)
     assert_array_equal(e, [0.0, 0.0])
-    LB = tf.linalg.cholesky(50.0 * tf.stack([eye] * CLASSES))
-    A = 49.0 * tf.stack([eye] * CLASSES)
-    c = 50.0 * b
-    q, shifted, e = _without_common_shift(InducingPosterior(eye, LB, b), A, c, tf.constant(True))
+    q, shifted, _ = without_shift(50.0)
     assert_allclose(q.b, shifted / 50.0, rtol=1e-12)
     before = np.sum(b, axis=0)
-    after = np.sum(q.b, axis=0)
-    assert_allclose(after, (2.0 / 50.0 - 1.0 / 50.0**2) * before, rtol=1e-10)
+    assert_allclose(np.sum(q.b, axis=0), (2.0 / 50.0 - 1.0 / 50.0**2) * before, rtol=1e-10)
 
 
 def update_at(model):

@@ -83,8 +83,7 @@ class Recorded(TiltedRule):
 @pytest.mark.parametrize("chunk_size", CHUNKS)
 def test_sum_sites_matches_dense_products(chunk_size, keep):
     sites = some_sites()
-    given = rows(chunk_size)
-    A, c = problem(given, keep=keep).sum_sites(double(sites))
+    A, c = problem(rows(chunk_size), keep=keep).sum_sites(double(sites))
     assert (A.shape, c.shape) == ((C, 3, 3), (C, 3, 1))
     for k in range(C):
         assert_near(A[k], (V * sites[:, 0, k]) @ V.T, CLOSE)
@@ -97,8 +96,7 @@ def test_a_rule_receives_cavities_and_observations(chunk_size, power):
     """The cavities of the latent values of f, all columns of Y, and the rows' own powers."""
     rule = Recorded()
     sites = some_sites()
-    given = rows(chunk_size, POWERS[power])
-    problem(given, rule).sweep(double(sites), sums(sites).posterior())
+    problem(rows(chunk_size, POWERS[power]), rule).sweep(double(sites), sums(sites).posterior())
     assert_array_equal(np.concatenate([each.X for each in rule.observed]), X)
     assert_array_equal(np.concatenate([each.Y for each in rule.observed]), Y)
     means, variances = (
@@ -183,8 +181,7 @@ def variables(values):
 
 def update(sites, indices, rule, alpha, damping):
     given = rows(alpha=alpha, indices=indices)
-    state = sums(sites.stacked().numpy())
-    return update_rows(given, indices, rule, sites, state, damping)
+    return update_rows(given, indices, rule, sites, sums(sites.stacked().numpy()), damping)
 
 
 def update_rows(given, indices, rule, sites, state, damping, old=None):

@@ -42,10 +42,8 @@ def test_variances_are_multiplied(estimator):
     mean, sd = estimator.predict(X, return_std=True)
     same, smaller = plain.predict(X, return_std=True)
     assert_allclose(mean, same, rtol=1e-12)
-    factor = estimator.variance_factor_
-    assert_allclose(sd**2, factor * smaller**2, rtol=1e-12)
-    covariance = estimator.predict(X, return_cov=True)[1]
-    assert_allclose(np.diag(covariance), sd**2, rtol=1e-8)
+    assert_allclose(sd**2, estimator.variance_factor_ * smaller**2, rtol=1e-12)
+    assert_allclose(np.diag(estimator.predict(X, return_cov=True)[1]), sd**2, rtol=1e-8)
 
 
 def test_each_output_has_a_factor():
@@ -133,8 +131,7 @@ def test_temperature_has_the_smallest_penalized_loss(num_classes):
     powers = probabilities[None] ** np.exp(-logs)[:, None, None]
     right = powers[:, np.arange(60), labels] / powers.sum(axis=2)
     losses = -np.log(right).sum(axis=1) + 0.5 * (logs / 0.5) ** 2
-    best = np.exp(logs[np.argmin(losses)])
-    assert_allclose(classifier.temperature_, best, rtol=3e-4)
+    assert_allclose(classifier.temperature_, np.exp(logs[np.argmin(losses)]), rtol=3e-4)
 
 
 def test_only_trained_priors_temper_by_default():
@@ -166,5 +163,4 @@ def test_impossible_labels_have_a_finite_temperature():
     probabilities = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     temperature = calibration.best_temperature(probabilities, np.array([0, 1, 1]))
     assert 1.0 < temperature < 8.0
-    tempered = calibration.tempered(probabilities, temperature)
-    assert_array_equal(tempered, probabilities)
+    assert_array_equal(calibration.tempered(probabilities, temperature), probabilities)

@@ -7,6 +7,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_all_close
 from gpflow.kernels import Matern52, SharedIndependent, SquaredExponential, White
 from numpy.testing import assert_allclose
 from waves import line
@@ -54,8 +55,8 @@ def test_training_finds_the_maximum_of_the_model():
     assert result.converged
     assert_allclose(-result.objective[-1], other.training_loss(), rtol=1e-4)
     assert_allclose(model.training_loss(), other.training_loss(), rtol=1e-5)
-    for ours, theirs in zip(model.trainable_parameters, other.trainable_parameters, strict=True):
-        assert_allclose(ours, theirs, rtol=0.02)  # the maximum is flat
+    # The maximum is flat.
+    assert_all_close(model.trainable_parameters, other.trainable_parameters, rtol=0.02)
 
 
 class Noisy(SquaredExponential):
@@ -86,8 +87,7 @@ def test_many_rows_are_not_exact():
 
 def test_a_shared_kernel_of_two_outputs():
     kernel = SharedIndependent(SquaredExponential(), 2)
-    estimator = SparseGPRegressor(kernel, random_state=0).fit(X, Y)
-    assert estimator.result_.converged
+    assert SparseGPRegressor(kernel, random_state=0).fit(X, Y).result_.converged
 
 
 def test_a_singular_matrix_of_gpr_leaves_training_to_the_model():

@@ -24,8 +24,7 @@ X_NEW = X[:5] + 0.1 * X.std(axis=0)
 
 @pytest.fixture(scope="module")
 def model():
-    kernel = gpflow.kernels.Matern52(lengthscales=[1.0, 100.0])
-    found = PEPR((X, y[:, None]), kernel, X)
+    found = PEPR((X, y[:, None]), gpflow.kernels.Matern52(lengthscales=[1.0, 100.0]), X)
     gpflow.set_trainable(found.inducing_variable, False)
     weak_priors(found)
     fit(found, tolerance=1e-7)
@@ -42,8 +41,7 @@ def test_covariance_of_draws_is_the_inverse_of_the_hessian(model):
     By second differences of the log posterior density; draws span the columns of a root of the
     covariance.
     """
-    coordinates = Coordinates(model, hyperparameters(model))
-    maximum = coordinates.values()
+    maximum = Coordinates(model, hyperparameters(model)).values()
     copy = deepcopy(model)
     moved = Coordinates(copy, hyperparameters(copy))
 
@@ -108,8 +106,7 @@ def test_few_rows_are_averaged(estimator):
     """
     at_maximum = SparseGPRegressor(n_draws=0, random_state=0).fit(X, y)
     mean, sd = estimator.predict(X_NEW, return_std=True)
-    covariance = estimator.predict(X_NEW, return_cov=True)[1]
-    assert_allclose(np.diag(covariance), sd**2, rtol=1e-9)
+    assert_allclose(np.diag(estimator.predict(X_NEW, return_cov=True)[1]), sd**2, rtol=1e-9)
     f, variance = at_maximum.model_.predict_y(X_NEW)
     assert_allclose(at_maximum.predict(X_NEW), f[:, 0] * y.std() + y.mean(), rtol=1e-9)
     assert np.mean(sd) > np.mean(np.sqrt(variance)) * y.std()

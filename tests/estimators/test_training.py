@@ -106,9 +106,7 @@ def test_refits_on_growing_rows_compile_once(X, y, make):
         assert found.n_inducing_ == number
         expected = float(copy.deepcopy(found.model_).maximum_log_likelihood_objective())
         assert_allclose(found.log_marginal_likelihood_value_, expected, rtol=1e-5)
-    worker = reuse._kept[0][1]
-    functions = vars(worker)["_training_step"].functions
-    step = functions[False, ()]
+    step = vars(reuse._kept[0][1])["_training_step"].functions[False, ()]
     assert [each.experimental_get_tracing_count() for each in step._functions.values()] == [1]
 
 
@@ -148,18 +146,6 @@ class Softened(tfp.bijectors.Softplus):
     """A user-defined transform."""
 
 
-def with_transform():
-    kernel = SquaredExponential()
-    kernel.variance = gpflow.Parameter(1.0, transform=Softened())
-    return kernel
-
-
-def with_method():
-    kernel = SquaredExponential()
-    kernel.K_r2 = lambda r2: tf.exp(-r2)
-    return kernel
-
-
 def test_settings_describe_kernels():
     """Models with a structure are reused."""
     X = np.arange(6.0)[:, None]
@@ -172,7 +158,11 @@ def test_settings_describe_kernels():
         with_prior(0.0, "constrained"),
     ):
         assert structure(model(kernel)) == structure(model(copy.deepcopy(kernel))) is not None
-    for kernel in (Scaled(1.0), tied("variance"), repeated(1), with_transform(), with_method()):
+    with_transform = SquaredExponential()
+    with_transform.variance = gpflow.Parameter(1.0, transform=Softened())
+    with_method = SquaredExponential()
+    with_method.K_r2 = lambda r2: tf.exp(-r2)
+    for kernel in (Scaled(1.0), tied("variance"), repeated(1), with_transform, with_method):
         assert structure(model(kernel)) is None
     first, other = (structure(model(with_prior(loc, "constrained"))) for loc in (0.0, 1.0))
     assert first is not None and other is not None and first != other
@@ -195,8 +185,7 @@ def test_threads(X, y):
         thread.start()
     for thread in threads:
         thread.join()
-    for estimator, predicted in zip(estimators, expected, strict=True):
-        assert_allclose(estimator.predict(X), predicted, rtol=1e-9)
+    assert_allclose([estimator.predict(X) for estimator in estimators], expected, rtol=1e-9)
 
 
 LOADER = """

@@ -72,17 +72,17 @@ def test_short_demonstration(task, runs, capfd, monkeypatch):
     assert statuses == ["COMPLETED"] * 2
 
 
-def test_data_set_of_another_task_ends_the_demonstration(runs):
-    with pytest.raises(SystemExit, match="dataset 'breast-cancer' is for classification"):
-        demo.main(["--dataset", "breast-cancer", "--runs", str(runs)])
-    with pytest.raises(SystemExit, match="dataset 'diabetes' is for regression"):
-        demo.main(["--task", "classification", "--dataset", "diabetes", "--runs", str(runs)])
-    assert not runs.exists()
-
-
-def test_unknown_data_set_ends_the_demonstration_with_advice(runs):
-    with pytest.raises(SystemExit, match="Did you mean 'diabetes'"):
-        demo.main(["--dataset", "diabets", "--runs", str(runs)])
+@pytest.mark.parametrize(
+    ("task", "dataset", "message"),
+    [
+        ("regression", "breast-cancer", "dataset 'breast-cancer' is for classification"),
+        ("classification", "diabetes", "dataset 'diabetes' is for regression"),
+        ("regression", "diabets", "Did you mean 'diabetes'"),
+    ],
+)
+def test_unusable_data_set_ends_the_demonstration(runs, task, dataset, message):
+    with pytest.raises(SystemExit, match=message):
+        demo.main(["--task", task, "--dataset", dataset, "--runs", str(runs)])
     assert not runs.exists()
 
 

@@ -188,8 +188,7 @@ def test_checks_held_out_rows_of_gpflow_models():
 
 def mixed():
     """A model of GPflow with three outputs, mixed of two latent functions."""
-    kernels = [SquaredExponential(), Matern32()]
-    kernel = LinearCoregionalization(kernels, W=np.ones((3, 2)))
+    kernel = LinearCoregionalization([SquaredExponential(), Matern32()], W=np.ones((3, 2)))
     points = gpflow.inducing_variables.SharedIndependentInducingVariables(
         gpflow.inducing_variables.InducingPoints(X[:2])
     )

@@ -69,8 +69,7 @@ def test_matches_references(case):
         assert_allclose(values, [named["value_if_largest"], named["value_otherwise"]], rtol=1e-13)
         mean = np.array([inputs["mean"]])
         variance = np.array([inputs["var"]])
-        label = tf.constant([inputs["y"]])
-        P = np.exp(likelihood.log_prob_largest(label, mean, variance))
+        P = np.exp(likelihood.log_prob_largest(tf.constant([inputs["y"]]), mean, variance))
         assert float(P[0]) == pytest.approx(expected["P"], abs=1e-12)
         row = (np.zeros((1, 1)), mean, variance, np.array([[float(inputs["y"])]]))
         assert float(likelihood.variational_expectations(*row)[0]) == pytest.approx(

@@ -101,10 +101,10 @@ class NoOtherRows(MixedPrecisionRows):
         return tf.zeros([], tf.float64)
 
 
-def suffices(covariance, **of_row):
+def suffices(covariance, given):
+    """Whether single precision suffices for rows."""
     source = SimpleNamespace(inputs=(), variables=(), num_outputs=1, only_chunk=None)
-    single = NoOtherRows(source, tf.linalg.cholesky(covariance))
-    return bool(single.suffices(rows(**of_row)))
+    return bool(NoOtherRows(source, tf.linalg.cholesky(covariance)).suffices(given))
 
 
 @pytest.mark.parametrize(
@@ -119,21 +119,18 @@ def test_accuracy_criterion(condition, variance, scale):
     k = max(variance, 1.0)
     error = np.finfo(np.float32).eps * k * max(k * condition, 200.0) * max(np.max(scale), 1.0)
     for factor, expected in ((1.01, True), (0.99, False)):
-        noise = factor * error / accumulation._MAX_ERROR
-        assert (
-            suffices(np.diag([1.0, smallest]), scale=scale, variance=variance, noise=noise)
-            is expected
-        )
+        given = rows(variance, factor * error / accumulation._MAX_ERROR, scale=scale)
+        assert suffices(np.diag([1.0, smallest]), given) is expected
 
 
 def test_tensorfloat_is_not_accurate_enough(monkeypatch):
     """On an H200 it had errors of 2e-3 in the gradient, single precision 1e-6."""
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [f"a {kind}"])
     assert tf.config.experimental.tensor_float_32_execution_enabled()  # by default
-    assert not suffices(np.eye(2))
+    assert not suffices(np.eye(2), rows())
     tf.config.experimental.enable_tensor_float_32_execution(False)
     try:
-        assert suffices(np.eye(2))
+        assert suffices(np.eye(2), rows())
     finally:
         tf.config.experimental.enable_tensor_float_32_execution(True)
 
@@ -145,19 +142,11 @@ def test_many_rows_with_large_residuals_are_in_double_precision():
     """
     n = 5000
     limit = accumulation._MAX_ERROR / np.finfo(np.float32).eps
-    source = SimpleNamespace(inputs=(), variables=(), num_outputs=1, only_chunk=None)
-    single = NoOtherRows(source, tf.eye(2, dtype=tf.float64))
     ones = tf.ones([n], tf.float64)
     for factor, expected in ((0.99, True), (1.01, False)):
         residual = tf.fill([n, 1], double(factor * limit / n * np.sqrt(0.5)))
-        assert (
-            bool(
-                single.suffices(
-                    Rows(tf.zeros([2, n], tf.float64), ones, 0.5 * ones, residual, ones[0])
-                )
-            )
-            is expected
-        )
+        given = Rows(tf.zeros([2, n], tf.float64), ones, 0.5 * ones, residual, ones[0])
+        assert suffices(np.eye(2), given) is expected
 
 
 def test_an_outlier_changes_predictions_in_no_chunk():
@@ -198,7 +187,7 @@ def test_strict_training_ends_in_double_precision():
     "of_row", [{"residual": 1e19}, {"variance": 1e19, "noise": 1e19}, {"noise": 1e19}]
 )
 def test_overflowing_squares(of_row):
-    assert suffices(np.eye(2)) and not suffices(np.eye(2), **of_row)
+    assert suffices(np.eye(2), rows()) and not suffices(np.eye(2), rows(**of_row))
 
 
 def test_single_chunk_uses_double_precision():

@@ -68,8 +68,7 @@ def _model_of(case):
         return _structured(inputs, method, inputs["blocks"])
     options = {"alpha": inputs["alpha"], "blocks": _arrays(inputs.get("blocks"))}
     if group == "tpep":
-        initial = inputs.get("m", 1.0)
-        options["scale"] = positive_parameter(initial)
+        options["scale"] = positive_parameter(inputs.get("m", 1.0))
     return _model(inputs, PEPR, **options)
 
 

@@ -57,16 +57,12 @@ def results(model):
     ]
 
 
-def assert_equal(some, others):
-    assert_all_close(some, others, rtol=1e-12, atol=1e-12)
-
-
 @partly_slow("name", MODELS, quick=["chunks"])
 def test_results_are_those_of_the_graph(name):
     first = MODELS[name]()
     compiled = MODELS[name]()
     compiled._eager_sweeps = 0
-    assert_equal(results(first), results(compiled))
+    assert_all_close(results(first), results(compiled), rtol=1e-12, atol=1e-12)
     assert not is_traced(first) and is_traced(compiled)
     assert first.sites_status.sweeps == compiled.sites_status.sweeps
 

@@ -30,12 +30,12 @@ def _labels(P=1):
     return X, np.where(np.median(Y, axis=0) < Y, 1.0, 0.0), Z, Xnew
 
 
-def _objective(model):
-    return model.maximum_log_likelihood_objective().numpy()
-
-
 def _state(model):
-    return [model.sites.precision.numpy(), model.sites.linear.numpy(), _objective(model)]
+    return [
+        model.sites.precision.numpy(),
+        model.sites.linear.numpy(),
+        model.maximum_log_likelihood_objective().numpy(),
+    ]
 
 
 # --- alpha = 0 ------------------------------------------------------------------------------------
@@ -103,8 +103,7 @@ def test_continuous_at_alpha_zero():
 def swept():
     """A model with converged sites, and its state."""
     X, Y, Z, _ = _labels(P=2)
-    kernel = SquaredExponential(3.0, lengthscales=[0.8, 1.1])
-    model = PEP((X, Y), kernel, Probit(), Z, alpha=0.6)
+    model = PEP((X, Y), SquaredExponential(3.0, lengthscales=[0.8, 1.1]), Probit(), Z, alpha=0.6)
     converge(model, TOL)
     return model, _state(model)
 

@@ -20,21 +20,11 @@ THREADS = 60
 X, LABELS = signs(40, 5, frequency=3.0)
 
 
-def made():
-    return PEP(
-        (X, LABELS),
-        gpflow.kernels.SquaredExponential(2.0, 0.7),
-        Probit(),
-        X[:8],
-        alpha=0.7,
-        tol=1e-8,
-    )
-
-
 @pytest.fixture(scope="module")
 def compiled():
     """A model, and the means that it predicts."""
-    model = made()
+    kernel = gpflow.kernels.SquaredExponential(2.0, 0.7)
+    model = PEP((X, LABELS), kernel, Probit(), X[:8], alpha=0.7, tol=1e-8)
     return model, model.predict_f(X)[0].numpy()
 
 

@@ -171,5 +171,4 @@ def test_inputs_of_another_type_are_converted(dtype):
         posterior.fused_predict_f,
         tf.function(posterior.predict_f),
     ):
-        found = predict(tf.constant(whole, dtype))
-        assert_all_equal(found, predict(whole))
+        assert_all_equal(predict(tf.constant(whole, dtype)), predict(whole))

@@ -33,8 +33,7 @@ def test_of_compiled_predictions():
             with tf.GradientTape() as inner:
                 inner.watch(x)
                 variance = predict(x)[1][0, 0]
-            slope = inner.gradient(variance, x)
-            first = slope[0, 0]
+            first = inner.gradient(variance, x)[0, 0]
         second = outer.gradient(first, x)[0, 0]
         assert float(first) == pytest.approx((above - below) / (2.0 * STEP), abs=1e-7)
         assert float(second) == pytest.approx((above + below - 2.0 * middle) / STEP**2, abs=1e-5)

@@ -170,8 +170,7 @@ def test_noise_that_all_rows_share_equals_batch():
             slopes.append(tape.gradient(objective, each.likelihood.trainable_variables)[0])
         assert_allclose(*slopes, rtol=1e-9)
         before += model.maximum_log_likelihood_objective()
-        expected = together.maximum_log_likelihood_objective()
-        assert_allclose(before, expected, rtol=4e-10)
+        assert_allclose(before, together.maximum_log_likelihood_objective(), rtol=4e-10)
         assert_allclose(model.predict_f(X)[0], together.predict_f(X)[0], rtol=1e-10, atol=1e-10)
     noisy = gpflow.likelihoods.Gaussian(scale=Linear())
     with refused("likelihood must have one noise variance"):
@@ -207,8 +206,7 @@ def test_update_moves_a_fraction_of_points_to_new_data():
 
 def test_points_do_not_move_to_copies():
     """Nothing is left of most rows and points given the others, and each row comes five times."""
-    rng = np.random.default_rng(0)
-    Z = rng.uniform(0.0, 0.1, (10, 1))
+    Z = np.random.default_rng(0).uniform(0.0, 0.1, (10, 1))
     X = np.repeat(0.05 + 1e-7 * np.arange(8.0)[:, None], 5, axis=0)
     kernel = SquaredExponential()
     model = StreamingSGPR((Z, np.sin(Z)), kernel, Z, max_jitter=1e-3)

@@ -78,8 +78,7 @@ def assert_recorded(model, rows, expected):
     for alpha in (0.001, 0.1, 0.5, 1):
         model.alpha = alpha
         value = model.maximum_log_likelihood_objective(rows)
-        wanted = expected[f"alpha={alpha}"][type(model).__name__]
-        assert_near(value, wanted, REFERENCE)
+        assert_near(value, expected[f"alpha={alpha}"][type(model).__name__], REFERENCE)
 
 
 @pytest.mark.usefixtures("no_jitter")
@@ -107,8 +106,8 @@ def test_multiclass_matches_references(kind, convention, name):
         whiten=inputs["whiten"],
     )
     rows = np.array(inputs["X"]), np.array(inputs["y"], dtype=float)[:, None]
-    for actual, name in zip(model.predict_f(rows[0]), ("f_mean", "f_var"), strict=True):
-        assert_near(actual, case["expected"][name], 1e-11)
+    wanted = [case["expected"][name] for name in ("f_mean", "f_var")]
+    assert_all_near(model.predict_f(rows[0]), wanted, 1e-11)
     assert_recorded(model, rows, expected)
     model.alpha = 0.0
     bound = float(model.maximum_log_likelihood_objective(rows))
@@ -195,8 +194,7 @@ def test_continuous_at_alpha_zero(kind):
 @partly_slow("kind", MODELS, 1)
 def test_gradients_match_finite_differences(kind, likelihood, options):
     """By differences of fourth order with h = 1e-3 in a random direction of each variable."""
-    scale = positive_parameter(0.8)
-    model = make(kind, likelihood, alpha=0.7, scale=scale, **options)
+    model = make(kind, likelihood, alpha=0.7, scale=positive_parameter(0.8), **options)
     if likelihood == "robust max":
         gpflow.set_trainable(model.likelihood.epsilon, True)
     loss = model.training_loss_closure(data(likelihood), compile=True)

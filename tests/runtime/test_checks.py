@@ -78,8 +78,7 @@ def test_a_function_of_the_user_lists_the_files_of_the_user_only():
     TensorFlow's account of a graph lists where the operation was made: here, this file and those of
     pytest.
     """
-    model = broken(PEPR, Y)
-    message = message_of(tf.function(model.training_loss))
+    message = message_of(tf.function(broken(PEPR, Y).training_loss))
     files = [line for line in message.splitlines() if line.lstrip().startswith("File")]
     assert any(__file__ in line for line in files)
     assert not any(

@@ -46,25 +46,17 @@ def test_scores_and_errors():
     assert_allclose(found.densities[2], model.loo_log_predictive_density(), rtol=1e-9)
     best = int(np.argmax(found.densities.mean(axis=1)))
     assert found.alpha == [0.0, 0.5, 1.0][best]
-    for number, densities in enumerate(found.densities):
-        assert found.scores[number] == pytest.approx(np.mean(densities), rel=1e-13)
-        assert found.errors[number] == pytest.approx(
-            np.std(densities, ddof=1) / np.sqrt(N), rel=1e-12
-        )
-        rest = densities - found.densities[best]
-        assert found.differences[number] == pytest.approx(np.mean(rest), rel=1e-10, abs=1e-15)
-        assert found.difference_errors[number] == pytest.approx(
-            np.std(rest, ddof=1) / np.sqrt(N), rel=1e-10
-        )
+    rest = found.densities - found.densities[best]
+    for values, means, errors in (
+        (found.densities, found.scores, found.errors),
+        (rest, found.differences, found.difference_errors),
+    ):
+        assert_allclose(means, values.mean(axis=1), rtol=1e-10, atol=1e-15)
+        assert_allclose(errors, values.std(axis=1, ddof=1) / np.sqrt(N), rtol=1e-10)
     assert found.differences.max() == found.differences[best] == 0.0
     assert found.alpha in found.within_two_standard_errors
-    assert found.within_two_standard_errors.tolist() == [
-        alpha
-        for alpha, rest, error in zip(
-            found.alphas, found.differences, found.difference_errors, strict=True
-        )
-        if rest >= -2.0 * error
-    ]
+    near = found.differences >= -2.0 * found.difference_errors
+    assert_array_equal(found.within_two_standard_errors, found.alphas[near])
     shown = repr(found)
     assert shown.startswith(f"AlphaSelection(alpha={found.alpha:g}; 0: ") and len(shown) < 120
     assert f"0.5: {found.scores[1]:.4f} ± {found.errors[1]:.4f}" in shown
@@ -101,8 +93,7 @@ def test_folds_are_predicted_without_their_rows(capsys):
     shown = capsys.readouterr().err
     assert "alpha 0.5" in shown and "3/3" in shown
     assert_array_equal(again.densities, found.densities)
-    other = selected([0.5], folds=3, seed=1)
-    assert np.abs(other.densities - found.densities).max() > 1e-3
+    assert np.abs(selected([0.5], folds=3, seed=1).densities - found.densities).max() > 1e-3
 
 
 def test_models_are_trained():
@@ -121,8 +112,7 @@ def test_models_of_minibatches():
     """
 
     def tied(data, alpha):
-        kernel = SquaredExponential()
-        return APEP(kernel, Gaussian(0.1), Z, alpha=alpha, num_data=len(data[0]))
+        return APEP(SquaredExponential(), Gaussian(0.1), Z, alpha=alpha, num_data=len(data[0]))
 
     rows = []
     train = lambda model, data: rows.append(len(data[0])) or fit(model, data, max_iterations=30)  # noqa: E731
@@ -186,7 +176,7 @@ def test_bad_arguments_are_refused():
     ]:
         arguments = {"make": make, "data": (X, Y), "train": untrained, **options}
         with refused(message):
-            select_alpha(arguments.pop("make"), arguments.pop("data"), **arguments)
+            select_alpha(**arguments)
 
 
 def test_one_model_for_all_powers():
@@ -197,8 +187,7 @@ def test_one_model_for_all_powers():
         model.alpha = np.where(np.arange(N) < 20, alpha, 0.25)
         return model
 
-    found = selected([0.0, 1.0], change)
-    assert abs(found.differences).max() > 1e-4
+    assert abs(selected([0.0, 1.0], change).differences).max() > 1e-4
 
 
 def test_a_make_that_ignores_its_data_is_refused():

@@ -266,9 +266,7 @@ def test_bad_arguments_are_refused():
     ]:
         arguments = {"make": make, "data": (X, Y), "numbers": (4, 8), "train": untrained, **options}
         with pytest.raises(error, match=message):
-            select_num_inducing(
-                arguments.pop("make"), arguments.pop("data"), arguments.pop("numbers"), **arguments
-            )
+            select_num_inducing(**arguments)
 
 
 def test_models_that_share_a_kernel_are_refused():

@@ -5,7 +5,6 @@ Compare models on two virtual devices with one device, in a separate process; pr
 import json
 import sys
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 
 import gpflow
@@ -64,8 +63,11 @@ def numbers_of(name):
     device.
     """
     model = MODELS[name]()
-    with _logged(name):
-        step = TrainingStep(model)()
+    # Messages that TensorFlow logs stand between these two lines.
+    devices = len(devices_of_strategy() or [None])
+    print(f"\nstep of {name} on {devices}", file=sys.stderr, flush=True)
+    step = TrainingStep(model)()
+    print("\nend of step", file=sys.stderr, flush=True)
     found = {"loss": model.training_loss(), "step": step}
     start = gpflow.utilities.read_values(model)
     for optimizer in ("lbfgs", "adam"):
@@ -84,15 +86,6 @@ def _on_every_device(model):
         STRATEGY.experimental_local_results(variable) for variable in model.trainable_variables
     ]
     return [[copies[device % len(copies)] for copies in values] for device in range(2)]
-
-
-@contextmanager
-def _logged(name):
-    """Record messages that TensorFlow logs."""
-    devices = len(devices_of_strategy() or [None])
-    print(f"\nstep of {name} on {devices}", file=sys.stderr, flush=True)
-    yield
-    print("\nend of step", file=sys.stderr, flush=True)
 
 
 def without_data():

@@ -39,5 +39,4 @@ class PanelRule(TiltedRule):
 
     def moments(self, cavity, observations, alpha, negligible=0.0):
         rows = TiltedRows.of(cavity, observations, alpha)
-        center = self._rule._locate(rows, 0.0)[-1]
-        return on_panels(self._rule._density, rows, center)
+        return on_panels(self._rule._density, rows, self._rule._locate(rows, 0.0)[-1])

@@ -44,6 +44,11 @@ def _blocks(shards, size):
     ]
 
 
+def _powers(shards):
+    """One for each row, in the order of the workers."""
+    return np.linspace(0.0, 1.0, N)[np.concatenate(shards)]
+
+
 MODELS = {
     "PEPR": lambda data, kernel, shards: PEPR(data, kernel, Z, alpha=0.4),
     "VFE of a dataset": lambda data, kernel, shards: PEPR(_dataset(data), kernel, Z, alpha=0.0),
@@ -61,7 +66,7 @@ MODELS = {
         data,
         kernel,
         Z,
-        alpha=np.linspace(0.0, 1.0, N)[np.concatenate(shards)],
+        alpha=_powers(shards),
         scale=gpflow.Parameter(1.5),
     ),
     "TSGPR": lambda data, kernel, shards: TSGPR(data, kernel, Z),
@@ -75,7 +80,7 @@ MODELS = {
         kernel,
         Probit(),
         Z,
-        alpha=np.linspace(0.0, 1.0, N)[np.concatenate(shards)],
+        alpha=_powers(shards),
         scale=gpflow.Parameter(0.8),
     ),
 }

@@ -123,26 +123,8 @@ def refused():
         rows = slice(0, 25) if INDEX == 0 else slice(20, len(X))
         PEPR((X[rows], Y[rows]), SquaredExponential(), Z)
 
-    def the_same_dataset():
-        PEPR(tf.data.Dataset.from_tensor_slices((X, Y)).batch(10), SquaredExponential(), Z)
-
-    def another_power():
-        fit(
-            PEPR((X[SHARD], Y[SHARD]), SquaredExponential(), Z, alpha=0.1 * INDEX), max_iterations=1
-        )
-
-    def another_optimizer_setting():
-        fit(
-            PEPR((X[SHARD], Y[SHARD]), SquaredExponential(), Z),
-            max_iterations=1,
-            patience=1 + INDEX,
-        )
-
-    def a_stream():
-        StreamingSGPR((X[SHARD], Y[SHARD]), SquaredExponential(), Z)
-
-    def updates_in_batches():
-        model_of("PEP", SHARD).update_sites(batch_size=5)
+    def pepr(**options):
+        return PEPR((X[SHARD], Y[SHARD]), SquaredExponential(), Z, **options)
 
     def another_checkpoint():
         for iterations in (2, 4):
@@ -152,34 +134,30 @@ def refused():
     def new_data():
         model_of("PEPR", SHARD).data = X, Y
 
-    def labels_of_a_shard():
-        PEPClassifier(rows_with_labels(), SquaredExponential(), inducing_variable=Z)
-
-    def rows_with_labels():
-        labels = data_of("PEP")[1]
-        return X[SHARD], labels[SHARD]
-
-    def of_gpflow():
-        fit(gpflow.models.SGPR((X[SHARD], Y[SHARD]), SquaredExponential(), Z), max_iterations=1)
-
     messages = {}
-    for case in (
-        overlapping,
-        the_same_dataset,
-        another_power,
-        another_optimizer_setting,
-        a_stream,
-        updates_in_batches,
-        of_gpflow,
-        another_checkpoint,
-        new_data,
-        labels_of_a_shard,
-    ):
+    for name, case in {
+        "overlapping": overlapping,
+        "the_same_dataset": lambda: PEPR(
+            tf.data.Dataset.from_tensor_slices((X, Y)).batch(10), SquaredExponential(), Z
+        ),
+        "another_power": lambda: fit(pepr(alpha=0.1 * INDEX), max_iterations=1),
+        "another_optimizer_setting": lambda: fit(pepr(), max_iterations=1, patience=1 + INDEX),
+        "a_stream": lambda: StreamingSGPR((X[SHARD], Y[SHARD]), SquaredExponential(), Z),
+        "updates_in_batches": lambda: model_of("PEP", SHARD).update_sites(batch_size=5),
+        "of_gpflow": lambda: fit(
+            gpflow.models.SGPR((X[SHARD], Y[SHARD]), SquaredExponential(), Z), max_iterations=1
+        ),
+        "another_checkpoint": another_checkpoint,
+        "new_data": new_data,
+        "labels_of_a_shard": lambda: PEPClassifier(
+            (X[SHARD], data_of("PEP")[1][SHARD]), SquaredExponential(), inducing_variable=Z
+        ),
+    }.items():
         with STRATEGY.scope():
             try:
                 case()
             except ValueError as error:
-                messages[case.__name__] = str(error)
+                messages[name] = str(error)
     return messages
 
 

@@ -39,8 +39,7 @@ SMOOTH = {
 
 
 def check(log_prob):
-    likelihood = Own(log_prob)
-    rule_for(likelihood, KL()).check(Observations(tf.constant(X), tf.constant(Y)), 1)
+    rule_for(Own(log_prob), KL()).check(Observations(tf.constant(X), tf.constant(Y)), 1)
 
 
 @pytest.mark.parametrize("name", KINKS)

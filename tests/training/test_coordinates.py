@@ -52,8 +52,7 @@ def everything():
     kernel.kernels[1].variance = gpflow.Parameter(
         0.4, transform=tfp.bijectors.Sigmoid(np.float64(0.0), np.float64(2.0))
     )
-    mean = Linear(np.ones((3, 1)), np.zeros(1))
-    return PEPR((X, Y), kernel, Z, mean_function=mean)
+    return PEPR((X, Y), kernel, Z, mean_function=Linear(np.ones((3, 1)), np.zeros(1)))
 
 
 def test_inducing_patches_of_a_convolutional_kernel_keep_their_unit():
@@ -244,19 +243,15 @@ def test_starts_are_fractions_of_the_spread_of_the_inducing_points():
 
 def test_restarts_keep_the_best_objective():
     """With more restarts the objective does not fall; the last record is that of the model."""
-    results = []
-    models = [regression(), regression()]
-    for model, number in zip(models, (0, 3), strict=True):
-        results.append(
-            fit(model, train_inducing=False, n_restarts=number, held_out=(X, Y), interval=1)
-        )
-    assert results[1].iterations > 2 * results[0].iterations
-    assert results[1].objective[-1] >= results[0].objective[-1] - 1e-2
-    assert_allclose(
-        results[1].objective[-1], models[1].maximum_log_likelihood_objective(), rtol=1e-9
-    )
-    density = -float(tf.reduce_mean(models[1].predict_log_density((X, Y))))
-    assert results[1].held_out["nlpd"][-1] == pytest.approx(density, rel=1e-9)
+    options = {"train_inducing": False, "held_out": (X, Y), "interval": 1}
+    model = regression()
+    once = fit(regression(), **options)
+    often = fit(model, n_restarts=3, **options)
+    assert often.iterations > 2 * once.iterations
+    assert often.objective[-1] >= once.objective[-1] - 1e-2
+    assert_allclose(often.objective[-1], model.maximum_log_likelihood_objective(), rtol=1e-9)
+    density = -float(tf.reduce_mean(model.predict_log_density((X, Y))))
+    assert often.held_out["nlpd"][-1] == pytest.approx(density, rel=1e-9)
 
 
 @partly_slow(
@@ -286,8 +281,7 @@ def test_a_start_near_an_earlier_one_is_left_out(factor, expected):
     """Given lengthscales within 20 % of a start's take its place: the trials would be the same."""
     model = regression()
     model.kernel.lengthscales.assign(factor * np.sqrt(3.0) * Z.std(axis=0))
-    found = starts(model, Coordinates(model, model.trainable_variables), 0, seed=1)
-    assert len(found) == expected
+    assert len(starts(model, Coordinates(model, model.trainable_variables), 0, seed=1)) == expected
 
 
 def test_parameters_are_not_evaluated_twice_in_succession(monkeypatch):
@@ -352,8 +346,7 @@ def test_points_are_trained_at_once_if_in_their_first_places_they_explain_nothin
     Six k-means points of 40 rows: at fixed points noise is the best explanation, -N (1 + log 2π)/2
     nats.
     """
-    random = np.random.default_rng(3)
-    rows = random.normal(size=(60, 2))[:40]
+    rows = np.random.default_rng(3).normal(size=(60, 2))[:40]
     targets = np.sin(rows[:, :1] + rows[:, 1:] + 2.0) + 0.1 * np.random.default_rng(4).normal(
         size=(40, 1)
     )

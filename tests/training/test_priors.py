@@ -40,11 +40,11 @@ def with_priors(**options):
     return model
 
 
-def density(values, typical, common, single=0.4):
+def density(values, typical, common):
     """The log density of the logarithms, by NumPy."""
     t = np.log(values) - np.log(typical)
     deviations = np.atleast_1d(t - t.mean())
-    return -0.5 * (t.mean() / common) ** 2 - 0.5 * np.sum(deviations**2) / single**2
+    return -0.5 * (t.mean() / common) ** 2 - 0.5 * np.sum(deviations**2) / 0.4**2
 
 
 def noise_density(value, typical, scale):
@@ -75,8 +75,7 @@ def test_density_of_every_kind_of_kernel():
         + kernels.White(0.1)
         + kernels.ArcCosine()
     )
-    model = model_of(kernel=kernel)
-    weak_priors(model)
+    weak_priors(model_of(kernel=kernel))
     spread = X.std(axis=0)
     product, radial, white, arc_cosine = kernel.kernels
     linear, constant = product.kernels
@@ -98,8 +97,7 @@ def test_density_of_classes_and_of_students_t():
     weak_priors(model)
     expected = density(2.0, np.e, 1.0)
     assert_allclose(model.kernel.variance.log_prior_density(), expected, rtol=1e-13)
-    several = PEPClassifier((X, labels), model.kernel, Softmax(3), uniform(X, 10))
-    weak_priors(several)
+    weak_priors(PEPClassifier((X, labels), model.kernel, Softmax(3), uniform(X, 10)))
     expected = density(2.0, np.exp(5.0), 1.0)
     assert_allclose(model.kernel.variance.log_prior_density(), expected, rtol=1e-13)
     kernel = Matern52(2.0)
@@ -126,8 +124,7 @@ def test_kernels_of_single_outputs_have_the_unit_of_their_column():
     Z = gpflow.inducing_variables.SharedIndependentInducingVariables(
         gpflow.inducing_variables.InducingPoints(uniform(X, 10))
     )
-    model = PEP((X, columns), kernel, Gaussian(), Z)
-    weak_priors(model)
+    weak_priors(PEP((X, columns), kernel, Gaussian(), Z))
     found = [float(each.variance.prior.location) for each in kernel.kernels]
     logs = [np.log(Y.var()), np.log(1e6 * Y.var())]
     assert_allclose(found, [*logs, np.mean(logs)], rtol=1e-12)
@@ -137,16 +134,14 @@ def test_kernels_of_single_outputs_have_the_unit_of_their_column():
 def test_extreme_units(unit):
     """The squares of the spreads overflow, their logarithms do not."""
     kernel = Linear(np.ones(3))
-    model = PEPR((X * unit, Y / unit), kernel, uniform(X, 10) * unit, noise_variance=1.0)
-    weak_priors(model)
+    weak_priors(PEPR((X * unit, Y / unit), kernel, uniform(X, 10) * unit, noise_variance=1.0))
     expected = 2.0 * np.log(Y.std() / X.std(axis=0)) - np.log(3.0) - 4.0 * np.log(unit)
     assert_allclose(kernel.variance.prior.location, expected, rtol=1e-12)
 
 
 def test_a_single_column():
     kernel = Matern52(lengthscales=0.8)
-    model = model_of(X[:, 1:2], kernel=kernel)
-    weak_priors(model)
+    weak_priors(model_of(X[:, 1:2], kernel=kernel))
     expected = density(0.8, X[:, 1].std(), 1.5)
     assert_allclose(kernel.lengthscales.log_prior_density(), expected, rtol=1e-13)
 
@@ -185,8 +180,7 @@ def test_samplers_see_a_density_of_the_parameters():
     """
     In log θ, the density that GPflow's helper samples is the normal one: the Jacobians cancel.
     """
-    model = with_priors(for_sampling=True)
-    parameter = model.kernel.variance
+    parameter = with_priors(for_sampling=True).kernel.variance
     helper = gpflow.optimizers.SamplingHelper(parameter.log_prior_density, [parameter])
     sampled = []
     logs = np.linspace(-2.0, 2.0, 5)
@@ -228,12 +222,10 @@ def test_copies_and_pickles_have_the_priors():
 
 def test_a_checkpoint_of_other_priors_is_refused(tmp_path):
     path = tmp_path / "run.npz"
-    model = with_priors()
-    fit(model, max_iterations=2, checkpoint=path)
+    fit(with_priors(), max_iterations=2, checkpoint=path)
     for change in (lambda other: None, lambda other: weak_priors(other, for_sampling=True)):
         other = model_of()
         change(other)
         with refused("lengthscales"):
             fit(other, max_iterations=3, checkpoint=path)
-    same = with_priors()
-    assert fit(same, max_iterations=3, checkpoint=path).iterations == 3
+    assert fit(with_priors(), max_iterations=3, checkpoint=path).iterations == 3

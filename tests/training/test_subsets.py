@@ -69,8 +69,7 @@ class Recorder:
 
 def assert_of_all_rows(result, model):
     """The last objective is that of the model, which has all rows again."""
-    density = model.log_posterior_density()
-    assert_near(result.objective[-1], density, 1e-6)
+    assert_near(result.objective[-1], model.log_posterior_density(), 1e-6)
 
 
 def rows_of(X):
@@ -118,8 +117,7 @@ def test_a_run_resumes_in_its_stage(model, tmp_path, stage):
     expected = fit(model, **same)
     multiple_assign(model, start)
     options = {**same, "first_rows": FIRST, "checkpoint": tmp_path / "c.npz"}
-    first = Recorder(model, stop_in=stage)
-    stopped = fit(model, callback=first, **options)
+    stopped = fit(model, callback=Recorder(model, stop_in=stage), **options)
     assert stopped.status == "stopped early"
     assert len(model.data[0].numpy()) == N
     # The last record is of all rows.
@@ -202,8 +200,7 @@ def svgp():
 
 def of_dataset():
     rows = tuple(each.numpy() for each in make().data)
-    data = tf.data.Dataset.from_tensor_slices(rows).batch(50)
-    return PEPR(data, Matern52(), rows[0][:5])
+    return PEPR(tf.data.Dataset.from_tensor_slices(rows).batch(50), Matern52(), rows[0][:5])
 
 
 @pytest.mark.parametrize(

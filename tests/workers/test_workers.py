@@ -106,8 +106,7 @@ def test_mixed_precision(found_of_others):
     """
     first, second = (worker["mixed_precision"] for worker in found_of_others)
     assert first == second  # to the last digit
-    model = mixed_model(np.arange(len(X)), mixed_precision=False)
-    loss, gradient = loss_and_gradient(model)
+    loss, gradient = loss_and_gradient(mixed_model(np.arange(len(X)), mixed_precision=False))
     gradient = np.concatenate([np.ravel(part) for part in gradient])
     assert 0.0 < abs(first[0] - loss) < 2e-6 * (len(X) + abs(loss))
     assert (

@@ -135,13 +135,11 @@ def test_scores_of_labels(monkeypatch):
     probability 1e-15.
     """
     monkeypatch.setitem(methods.METHODS, "linear", lambda X, classes: Constant())
-    y = np.where(LINE > 0.5, "high", "low")
-    found = methods.of_table(100, "linear", LINE[:, None], y, 0)
-    assert found["nlpd"] == pytest.approx(-(np.log(0.2) + np.log(0.8)) / 2.0, rel=1e-12)
-    assert found["error"] == 0.5 and found["warnings"] == ["UserWarning: of a stub"]
-    other = np.where(LINE > 0.5, "new", "low")
-    found = methods.of_table(100, "linear", LINE[:, None], other, 0)
-    assert found["nlpd"] == pytest.approx(-(np.log(1e-15) + np.log(0.8)) / 2.0, rel=1e-12)
+    for label, probability in (("high", 0.2), ("new", 1e-15)):
+        y = np.where(LINE > 0.5, label, "low")
+        found = methods.of_table(100, "linear", LINE[:, None], y, 0)
+        assert found["nlpd"] == pytest.approx(-np.log(probability * 0.8) / 2.0, rel=1e-12)
+        assert found["error"] == 0.5 and found["warnings"] == ["UserWarning: of a stub"]
 
 
 def test_the_spread_of_folds():

@@ -39,17 +39,21 @@ def test_seeded_splits_are_as_documented(split):
 
 
 def test_split_may_be_a_numpy_integer():
-    data = datasets.load(BUNDLED, np.int64(3))
-    assert_array_equal(data.X_test, datasets.load(BUNDLED, 3).X_test)
+    assert_array_equal(datasets.load(BUNDLED, np.int64(3)).X_test, datasets.load(BUNDLED, 3).X_test)
+
+
+def assert_standardized(columns):
+    """
+    Columns reach 1e2 in units of their deviation before centering: rounding of the mean stays under
+    1e2 eps sqrt(N).
+    """
+    assert_allclose(columns.mean(axis=0), 0.0, atol=1e-12)
+    assert_allclose(columns.std(axis=0), 1.0, rtol=1e-12)
 
 
 def test_training_part_has_mean_zero_and_deviation_one():
     data = datasets.load(BUNDLED)
-    # Columns reach 1e2 in units of their deviation before centering: rounding of the mean stays
-    # under 1e2 eps sqrt(N).
-    for columns in (data.X_train, data.Y_train):
-        assert_allclose(columns.mean(axis=0), 0.0, atol=1e-12)
-        assert_allclose(columns.std(axis=0), 1.0, rtol=1e-12)
+    assert_standardized(np.hstack([data.X_train, data.Y_train]))
     assert abs(data.Y_test.mean()) > 1e-6  # the test part is not centered by itself
 
 
@@ -103,10 +107,7 @@ def test_pair_of_irises(pair):
 @pytest.mark.parametrize("name", BUNDLED_CLASSES)
 def test_inputs_of_classes_are_standardized_and_labels_are_not(name):
     data = datasets.load(name)
-    # Columns reach 1e2 in units of their deviation before centering: rounding of the mean stays
-    # under 1e2 eps sqrt(N).
-    assert_allclose(data.X_train.mean(axis=0), 0.0, atol=1e-12)
-    assert_allclose(data.X_train.std(axis=0), 1.0, rtol=1e-12)
+    assert_standardized(data.X_train)
     for Y in (data.Y_train, data.Y_test):
         assert Y.dtype == np.float64
         assert Y.shape == (len(Y), 1)

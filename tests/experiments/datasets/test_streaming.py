@@ -90,9 +90,11 @@ def test_every_so_many_rows_test():
     assert_array_equal(np.flatnonzero(series.second_half(table)), [5, 6, 7, 8, 9])
 
 
+HEIGHTS = np.array([[7.0, 8.0, 9.0], [4.0, 5.0, 6.0]])  # 7 is in the north-west
+
+
 def test_map_by_columns_from_the_south_west():
-    heights = np.array([[7.0, 8.0, 9.0], [4.0, 5.0, 6.0]])  # 7 is in the north-west
-    table = series.by_columns(heights, 0.5)
+    table = series.by_columns(HEIGHTS, 0.5)
     assert_array_equal(
         table, [[0, 0, 4], [0, 0.5, 7], [0.5, 0, 5], [0.5, 0.5, 8], [1, 0, 6], [1, 0.5, 9]]
     )
@@ -105,7 +107,7 @@ def test_grid_in_a_zip_file(publish):
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("tile.asc", text)
     table = series.read_grid(publish("tile.zip", packed.getvalue()), "tile.asc")
-    assert_array_equal(table, series.by_columns(np.array([[7.0, 8.0, 9.0], [4.0, 5.0, 6.0]]), 0.05))
+    assert_array_equal(table, series.by_columns(HEIGHTS, 0.05))
 
 
 def test_generated_series_are_what_their_formulas_say():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
+from comparisons import assert_all_close
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import SquaredExponential
 
@@ -26,5 +27,4 @@ def test_equals_pep_at_all_inputs():
         found.append([loss, *gradient, *model.predict_f(Xnew)])
 
     # Jitter is added to Kuu alone, or to the covariance of f.
-    for ours, theirs in zip(*found, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert_all_close(*found, rtol=1e-4, atol=1e-5)

@@ -14,8 +14,7 @@ def X():
 
 def test_centers_are_those_of_separated_clusters():
     where = np.array([[0.0, 0.0], [100.0, 0.0], [0.0, 100.0]])
-    X = np.repeat(where, 20, axis=0)
-    found = cluster_centers(X, 3, seed=0)
+    found = cluster_centers(np.repeat(where, 20, axis=0), 3, seed=0)
     assert np.array_equal(found[np.lexsort(found.T)], where[np.lexsort(where.T)])
 
 

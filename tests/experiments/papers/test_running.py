@@ -95,8 +95,7 @@ def test_all_values_of_an_axis_are_taken(protocol, runs, options):
 
 def test_runs_without_an_axis_stay():
     sparse = grid("none", {}, split=(0, 1), M=(5, 20))
-    exact = grid("none", {}, split=(0, 1))
-    chosen = selected(sparse + exact, {"M": [20], "split": [1]}, {})
+    chosen = selected(sparse + grid("none", {}, split=(0, 1)), {"M": [20], "split": [1]}, {})
     assert [job.labels for job in chosen] == [{"split": 1, "M": 20}, {"split": 1}]
 
 
