@@ -50,11 +50,11 @@ class BlockPEP(PEP):
 
     Blocks have at most 4 rows. With a Gaussian likelihood they may have any size. A sweep evaluates
     22ᵈ points or more for a block of d rows; all blocks are padded to the size of the largest.
-    Moments have errors of about 1e-8 for d up to 3, and 1e-6 for d = 4. Errors grow if cavities are
-    wider than the likelihood, and as 1/α for small alpha. Sites whose moments are not resolved (a
-    change above 1e-3 with the last points, or points too far apart) are rejected. If even the prior
-    is too wide, as with a kernel variance of 1e4 for class labels, an error says so: use smaller
-    blocks or :class:`PEP`.
+    Moments have errors of about 1e-8 for d up to 3, and 1e-6 for d = 4, also if cavities are wider
+    than the likelihood. Errors grow as 1/α for small alpha. Sites whose moments are not resolved (a
+    change above 1e-3 with the last points), as with precise contradictory observations of Student's
+    t, are rejected. If that is so even under the prior, an error says so: use smaller blocks or
+    :class:`PEP`.
 
     Everything else is as in :class:`PEP`, except that there is no Wasserstein projection, no
     dataset, no minibatches, no :meth:`surrogate` and no leave-one-out densities.

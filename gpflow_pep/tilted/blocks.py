@@ -10,9 +10,14 @@ without differences that cancel for small α or a singular C. At α = 0, π is t
 takes the place of log Z / α.
 
 The product rule is trapezoidal in x, f = m + L x, with a triangular L, C = L L', so that
-p(y_i|f_i) has Kⁱ different values on K^d points. Coordinates are x = s sinh(t/s) with equispaced t,
-which reach far at little cost. From level to level K grows, and windows shrink to where π is
-visible.
+p(y_i|f_i) has Kⁱ different values on K^d points. A cavity may be much wider than the likelihood.
+The points x_i are therefore dense near the point at which f_i, given the coordinates before, is at
+the center c of the likelihood (see `trapezoid.py`): with equispaced t,
+
+    x_i = z + a sinh(t),    z = (c_i - m_i - Σ_{j<i} L_ij x_j) / L_ii.
+
+The first windows are about the mode of π. From level to level K grows, and windows shrink to where
+π is visible.
 """
 
 from abc import ABC, abstractmethod
@@ -30,23 +35,31 @@ from ..maths.linalg import inverse_of_product, plus_identity
 from ..maths.normal import LOG_ROOT_2PI
 from ..runtime import Tensors, derivatives, watching
 from .densities import Density, log_density
+from .rule import Observations
 
 MOST_ROWS = 4  # of a block by the product rule
-_MOST_POINTS = 2**18  # of a block: K is at most 58 for d = 3, and 22 for d = 4
 _NUMBERS = (12, 16, 22, 30, 42, 58, 80)  # K of the levels
+_MOST = (80, 80, 58, 30)  # K of the last level for 1 to 4 rows
 # Change between two levels after which the next is the last. If errors of K points are e, those of
-# 1.4 K are about e^1.4: the last error is about 1e-9.
+# 1.4 K are about e^1.4: the last error is about 1e-9, and 1e-6 for four rows.
 _TOLERANCE = 1e-5
-_STRETCH = 3.0  # s; with K = 24 it is the best of 1.5 to 4 for probit, Poisson and Student's t
-_HALF = 8.5  # half width of the first window in standard deviations of the cavity
+_TOLERANCE_OF_FOUR = 1e-3
+_HALF = 8.5  # half width of the first window, in standard deviations of the cavity
 _LEAST = -1e30  # of log p
-# Largest change at the last level, and largest distance of points in f in units of the radius within
-# which p is analytic: beyond either, moments are NaN. Of 9,450 single rows with cavity standard
-# deviations of 0.03 to 100 all others have errors below 2e-5.
+_SMALLEST = 1e-30  # of divisors
+# Smallest a as a share of the distance between center and conditional mean, so that points resolve
+# the cavity.
+_SPREAD = 0.1
+_NEAR_MODE = 0.1  # accepted distance to the mode, in x
+# Largest change at the last level, and, for a likelihood without a center, largest distance of
+# points in f in units of the radius within which p is analytic: beyond either, moments are NaN.
 _LARGEST_CHANGE = 1e-3
 _LARGEST_STEP = 0.35
 # π is neglected below exp(-32) = 1e-14 of its maximum; the first levels may miss the maximum.
 _VISIBLE = 32.0
+# At the ends of a window π may be larger than that by e^12, 2e-9 of its maximum: coarser levels may
+# miss coordinates for which other coordinates reach farther.
+_MARGIN = 12.0
 
 
 class BlockCavity(NamedTuple):
@@ -62,6 +75,23 @@ class BlockObservations(NamedTuple):
     X: tf.Tensor  # [G, d, D]
     Y: tf.Tensor  # [G, d, P]
     mask: tf.Tensor  # 1 for rows, 0 for padding, [G, d]
+
+    def row(self, i: int) -> "_Rows":
+        """Return row i of each block."""
+        return _Rows(self.X[:, i], self.Y[:, i], self.mask[:, i])
+
+    def rows(self) -> "_Rows":
+        """Return all rows, block by block."""
+        X, Y = (tf.reshape(values, [-1, values.shape[2]]) for values in (self.X, self.Y))
+        return _Rows(X, Y, tf.reshape(self.mask, [-1]))
+
+
+class _Rows(NamedTuple):
+    """Inputs and observations of R rows, and a mask, 0 for padding."""
+
+    X: tf.Tensor  # [R, D]
+    Y: tf.Tensor  # [R, P]
+    mask: tf.Tensor  # [R]
 
 
 class BlockTilted(NamedTuple):
@@ -149,7 +179,8 @@ class ProductRule(BlockRule):
 
     def __init__(self, likelihood: ScalarLikelihood, size: int):
         self._density = log_density(likelihood)
-        self._numbers = [number for number in _NUMBERS if number**size <= _MOST_POINTS]
+        self._numbers = [number for number in _NUMBERS if number <= _MOST[size - 1]]
+        self._tolerance = _TOLERANCE if size < MOST_ROWS else _TOLERANCE_OF_FOUR
         self.most_points = self._numbers[-1] ** size
 
     @override
@@ -157,11 +188,18 @@ class ProductRule(BlockRule):
         self, cavity: BlockCavity, block: BlockObservations, alpha: tf.Tensor
     ) -> BlockTilted:
         lower = tf.linalg.matrix_transpose(tf.linalg.qr(symmetric_root(cavity.covariance)).r)
+        lower = lower * tf.sign(tf.sign(tf.linalg.diag_part(lower)) + 0.5)[:, None, :]
         numbers = tf.constant(self._numbers)
         sd = tf.sqrt(tf.linalg.diag_part(cavity.covariance))
+        mode = tf.stop_gradient(self._mode(cavity.mean, lower, block, alpha))
+        at_mode = cavity.mean + tf.linalg.matvec(lower, mode)
+        changes = _Changes(*map(tf.stop_gradient, self._changes(at_mode, block, alpha)))
 
         def integrated(level: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> _Level:
-            return self._integrated(cavity.mean, lower, block, alpha, numbers[level], low, high)
+            window = _Window(low, high, numbers[level])
+            points = self._points(cavity.mean, lower, block, alpha, changes, window)
+            tilted = _moments(points, alpha)
+            return _Level(tilted, *self._visible(points, block, window.number))
 
         def step(
             level: tf.Tensor, _: tf.Tensor, low: tf.Tensor, high: tf.Tensor, last: tf.Tensor
@@ -178,12 +216,13 @@ class ProductRule(BlockRule):
             return tf.reduce_max(tf.abs(values - last) / (1.0 + tf.abs(values)), axis=[1, 2])
 
         def goes_on(level: tf.Tensor, change: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
-            is_accurate = tf.reduce_all(change <= _TOLERANCE)
+            is_accurate = tf.reduce_all(change <= self._tolerance)
             return (level < len(self._numbers) - 1) & ((level < 2) | ~is_accurate)
 
-        end = _STRETCH * np.arcsinh(_HALF / _STRETCH) + tf.zeros_like(sd)
+        low = tf.minimum(mode, 0.0) - _HALF
+        high = tf.maximum(mode, 0.0) + _HALF
         values = tf.concat([sd[:, None], cavity.covariance], axis=1)
-        state = (tf.constant(0), tf.zeros_like(alpha), -end, end, values)
+        state = (tf.constant(0), tf.zeros_like(alpha), low, high, values)
         level, _, low, high, previous = tf.while_loop(goes_on, step, state, parallel_iterations=1)
         last = integrated(level, tf.stop_gradient(low), tf.stop_gradient(high))
         change = change_of(normalized(last.tilted), previous)
@@ -196,91 +235,205 @@ class ProductRule(BlockRule):
             curvature + missing[:, None, None],
         )
 
-    def _integrated(
+    def _mode(
+        self, mean: tf.Tensor, lower: tf.Tensor, block: BlockObservations, alpha: tf.Tensor
+    ) -> tf.Tensor:
+        """Return x near a mode of π, [G, d], by Newton's method with steps halved where π falls."""
+
+        def step(number: tf.Tensor, x: tf.Tensor, height: tf.Tensor, move: tf.Tensor) -> Tensors:
+            trial = x + move
+            at = self._at_rows(mean + tf.linalg.matvec(lower, trial), block)
+            log_prob, slope, curvature = (alpha[:, None] * each for each in at)
+            log_pi = tf.reduce_sum(log_prob - 0.5 * tf.square(trial), axis=1)
+            weighted = tf.nn.relu(-curvature)[:, :, None] * lower
+            factor = tf.linalg.cholesky(plus_identity(tf.matmul(lower, weighted, transpose_a=True)))
+            pull = tf.linalg.matvec(lower, slope, transpose_a=True) - trial
+            newton = tf.linalg.cholesky_solve(factor, pull[:, :, None])[:, :, 0]
+            rises = log_pi >= height
+            return (
+                number + 1,
+                tf.where(rises[:, None], trial, x),
+                tf.where(rises, log_pi, height),
+                tf.where(rises[:, None], newton, 0.5 * move),
+            )
+
+        def goes_on(
+            number: tf.Tensor, x: tf.Tensor, height: tf.Tensor, move: tf.Tensor
+        ) -> tf.Tensor:
+            is_far = tf.reduce_any(tf.abs(move) > _NEAR_MODE)
+            return (number < 1) | ((number < 100) & is_far)
+
+        zero = tf.zeros_like(mean)
+        state = (tf.constant(0), zero, zero[:, 0] - np.inf, zero)
+        _, x, _, _ = tf.while_loop(goes_on, step, state, parallel_iterations=1)
+        return x
+
+    def _changes(self, mode: tf.Tensor, block: BlockObservations, alpha: tf.Tensor) -> "_Changes":
+        """
+        Return where the likelihoods change fastest: if they have no center, at the mode of π [G,
+        d].
+        """
+        rows = block.rows()
+        if self._density.center is None:
+            curvature = self._at_rows(mode, block).curvature
+            precision = tf.maximum(-alpha[:, None] * curvature, _SMALLEST)
+            return _Changes(mode, tf.math.rsqrt(precision))
+        center = self._density.center(Observations(rows.X, rows.Y))
+        values = (center, 0.7 * self._density.radius(rows.X))  # as in `trapezoid.py`
+        return _Changes(
+            *(tf.reshape(each + tf.zeros_like(rows.mask), tf.shape(mode)) for each in values)
+        )
+
+    def _points(
         self,
         mean: tf.Tensor,
         lower: tf.Tensor,
         block: BlockObservations,
         alpha: tf.Tensor,
-        number: tf.Tensor,
-        low: tf.Tensor,
-        high: tf.Tensor,
-    ) -> "_Level":
-        """Integrate on `number` points in t from low to high, [G, d], in each coordinate."""
-        d = block.mask.shape[1]
-        axes = list(range(d))
-        step = (high - low) / tf.cast(number - 1, low.dtype)
-        t = [low[:, i] + step[:, i] * tf.cast(tf.range(number), low.dtype)[:, None] for i in axes]
+        changes: "_Changes",
+        window: "_Window",
+    ) -> "_Points":
+        """Evaluate π on the points of a window."""
+        low, high, number = window
+        d = mean.shape[1]
         x: list[tf.Tensor] = []
+        spacings: list[tf.Tensor] = []
         densities: list[Density] = []
         log_pi = -d * LOG_ROOT_2PI
         log_weight = 0.0
-        for i in axes:
-            shape = [*[1] * i, number, *[1] * (d - 1 - i), -1]
-            x.append(tf.reshape(_STRETCH * tf.sinh(t[i] / _STRETCH), shape))
-            log_weight += tf.reshape(tf.math.log(tf.cosh(t[i] / _STRETCH) * step[:, i]), shape)
-            f = mean[:, i] + sum(lower[:, i, j] * x[j] for j in range(i + 1))  # K^(i + 1) values
-            densities.append(self._at(f, block, i))
+        for i in range(d):
+            own = tf.maximum(lower[:, i, i], _SMALLEST)
+            f = tf.reshape(mean[:, i], [*[1] * d, -1])
+            f += sum(lower[:, i, j] * x[j] for j in range(i))  # Kⁱ values, without f_i's own x
+            z = tf.clip_by_value((changes.center[:, i] - f) / own, low[:, i], high[:, i])
+            half = 0.5 * (high[:, i] - low[:, i])
+            a = tf.sqrt(tf.square(changes.width[:, i] / own) + tf.square(_SPREAD * z))
+            a = tf.clip_by_value(a, 1e-6 * half, 4.0 * half)
+            first, last = (tf.asinh((end[:, i] - z) / a) for end in (low, high))
+            step = (last - first) / tf.cast(number - 1, first.dtype)
+            order = tf.reshape(tf.range(number), [*[1] * i, number, *[1] * (d - i)])
+            t = tf.stop_gradient(first + step * tf.cast(order, first.dtype))
+            x.append(z + a * tf.sinh(t))
+            log_weight += tf.math.log(a * tf.cosh(t) * step)
+            spacings.append(own * a * step)
+            densities.append(self._at(f + lower[:, i, i] * x[i], block.row(i)))
             log_pi += alpha * densities[i].log_prob - 0.5 * tf.square(x[i])
-        peak = tf.reduce_max(log_pi + log_weight, axis=axes)
-        P = tf.exp(log_pi + log_weight - peak)  # [K, ..., K, G]
-        mass = tf.reduce_sum(P, axis=axes)  # [G]
-        P /= mass
-        expected: list[tf.Tensor] = []
-        slopes: list[tf.Tensor] = []
-        curvatures: list[tf.Tensor] = []
-        rows: list[tf.Tensor] = []
-        for i in reversed(axes):
-            value, slope, curvature = densities[i]
-            for found, each in (expected, value), (slopes, slope), (curvatures, curvature):
-                found.insert(0, tf.reduce_sum(P * each, axis=axes))
-            row = [tf.reduce_sum(P * slope * densities[j].slope, axis=axes) for j in range(i + 1)]
-            rows.insert(0, tf.stack([*row, *[tf.zeros_like(mass)] * (d - 1 - i)], axis=-1))
-            P = tf.reduce_sum(P, axis=i, keepdims=True)  # of f_1, ..., f_i
-        log_Z = peak + tf.math.log(mass)
-        log_partition = tf.where(alpha > 0.0, tf.math.divide_no_nan(log_Z, alpha), sum(expected))
-        g = tf.stack(slopes, axis=-1)
-        products = tf.stack(rows, axis=1)  # E[∂ log p ∂ log p'], the lower triangle
-        products += tf.linalg.matrix_transpose(tf.linalg.set_diag(products, tf.zeros_like(g)))
-        H = alpha[:, None, None] * (products - g[:, :, None] * g[:, None, :])
-        H += tf.linalg.diag(tf.stack(curvatures, axis=-1))
+        return _Points(x, spacings, densities, log_pi, log_weight)
 
+    def _visible(
+        self, points: "_Points", block: BlockObservations, number: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """
+        Return the window about the visible part of π, up to the next points, [G, d], and whether
+        the points resolve π and reach beyond this part, [G].
+        """
+        axes = list(range(len(points.x)))
+        log_pi = points.log_pi
         threshold = tf.reduce_max(log_pi, axis=axes) - _VISIBLE
-        ends = []
-        is_resolved = tf.fill(tf.shape(mass), True)
-        for i in axes:
-            others = [axis for axis in axes if axis != i]
-            is_visible = tf.reduce_max(log_pi, axis=others) >= threshold  # [K, G]
-            radius = tf.cast(self._density.radius(block.X[:, i]), mass.dtype)
-            distance = tf.reduce_max(step * tf.abs(lower[:, i]), axis=1)
-            is_fine = (distance <= _LARGEST_STEP * radius) | tf.equal(radius, 0.0)
-            is_inside = ~is_visible[0] & ~is_visible[-1]
-            is_resolved &= (is_fine & is_inside) | (block.mask[:, i] == 0.0)
-            far = tf.where(is_visible, tf.zeros_like(t[i]), np.inf)
-            ends.append((tf.reduce_min(t[i] + far, axis=0), tf.reduce_max(t[i] - far, axis=0)))
-        low, high = (tf.stack(end, axis=1) for end in zip(*ends, strict=True))
-        return _Level(BlockTilted(log_partition, g, H), low - step, high + step, is_resolved)
+        order = tf.range(number)
+        ends: list[tuple[tf.Tensor, tf.Tensor]] = []
+        is_resolved = tf.fill(tf.shape(threshold), True)
+        for i in reversed(axes):
+            x = points.x[i]
+            outermost = tf.gather(log_pi, [0, number - 1], axis=i)
+            is_fine = tf.reduce_max(outermost, axis=axes) < threshold + _MARGIN
+            for shift in (-1, 1):
+                next_to = tf.clip_by_value(order + shift, 0, number - 1)
+                log_pi = tf.maximum(log_pi, tf.gather(log_pi, next_to, axis=i))
+            far = tf.where(log_pi >= threshold, tf.zeros_like(x), np.inf)
+            ends.append((tf.reduce_min(x + far, axis=axes), tf.reduce_max(x - far, axis=axes)))
+            log_pi = tf.reduce_max(log_pi, axis=i, keepdims=True)
+            if self._density.center is None:
+                visible = tf.where(log_pi >= threshold, points.spacings[i], 0.0)
+                radius = tf.cast(self._density.radius(block.X[:, i]), x.dtype)
+                limit = tf.where(radius > 0.0, _LARGEST_STEP * radius, np.inf)
+                is_fine &= tf.reduce_max(visible, axis=axes) <= limit
+            is_resolved &= is_fine | (block.mask[:, i] == 0.0)
+        low, high = (tf.stack(end[::-1], axis=1) for end in zip(*ends, strict=True))
+        return low, high, is_resolved
 
-    def _at(self, f: tf.Tensor, block: BlockObservations, i: int) -> Density:
-        """Return the density of row i of each block at f [..., G]: 1 for padding."""
-        density = self._density(tf.reshape(f, [-1, tf.shape(f)[-1]]), block.X[:, i], block.Y[:, i])
+    def _at_rows(self, f: tf.Tensor, block: BlockObservations) -> Density:
+        """Return the densities of all rows at f [G, d]."""
+        density = self._at(tf.reshape(f, [-1]), block.rows())
+        return Density(*(tf.reshape(each, tf.shape(f)) for each in density))
+
+    def _at(self, f: tf.Tensor, rows: "_Rows") -> Density:
+        """Return the densities of R rows at f [..., R]: 1 for padding."""
+        density = self._density(tf.reshape(f, [-1, tf.shape(f)[-1]]), rows.X, rows.Y)
         is_zero = density.log_prob < _LEAST  # then derivatives may be infinite
-        is_row = block.mask[:, i] > 0.0
         values = (
-            tf.where(is_row, tf.where(is_zero, tf.cast(least, f.dtype), each), 0.0)
+            tf.where(rows.mask > 0.0, tf.where(is_zero, tf.cast(least, f.dtype), each), 0.0)
             for each, least in zip(density, (_LEAST, 0.0, 0.0), strict=True)
         )
         return Density(*(tf.reshape(each, tf.shape(f)) for each in values))
 
 
+class _Changes(NamedTuple):
+    """The f near which p(y|f)^α changes fastest, and the widths of the changes, [G, d]."""
+
+    center: tf.Tensor
+    width: tf.Tensor
+
+
+class _Window(NamedTuple):
+    """K points in x from low to high, [G, d], in each coordinate."""
+
+    low: tf.Tensor
+    high: tf.Tensor
+    number: tf.Tensor
+
+
+class _Points(NamedTuple):
+    """
+    Points of blocks of d rows. Coordinate i and row i have K^(i + 1) values, [K, ..., K, 1, ..., 1,
+    G].
+    """
+
+    x: Sequence[tf.Tensor]
+    spacings: Sequence[tf.Tensor]  # of f_i near the center, one value of K in coordinate i
+    densities: Sequence[Density]  # of row i
+    log_pi: tf.Tensor  # log π + constant, [K, ..., K, G]
+    log_weight: tf.Tensor
+
+
 class _Level(NamedTuple):
-    """Moments on the points of a level, and the window in which π is visible, [G, d]."""
+    """Moments on the points of a level, and the next window, [G, d]."""
 
     tilted: BlockTilted
     low: tf.Tensor
     high: tf.Tensor
-    # The points are close enough for the likelihood and reach beyond the visible part of π, [G].
-    is_resolved: tf.Tensor
+    is_resolved: tf.Tensor  # [G]
+
+
+def _moments(points: _Points, alpha: tf.Tensor) -> BlockTilted:
+    """Compute the moments of blocks with powers [G] from their points."""
+    densities = points.densities
+    d = len(densities)
+    axes = list(range(d))
+    terms = points.log_pi + points.log_weight
+    peak = tf.reduce_max(terms, axis=axes)
+    P = tf.exp(terms - peak)
+    mass = tf.reduce_sum(P, axis=axes)  # [G]
+    P /= mass
+    expected: list[tf.Tensor] = []
+    slopes: list[tf.Tensor] = []
+    curvatures: list[tf.Tensor] = []
+    rows: list[tf.Tensor] = []
+    for i in reversed(axes):
+        value, slope, curvature = densities[i]
+        for found, each in (expected, value), (slopes, slope), (curvatures, curvature):
+            found.insert(0, tf.reduce_sum(P * each, axis=axes))
+        row = [tf.reduce_sum(P * slope * densities[j].slope, axis=axes) for j in range(i + 1)]
+        rows.insert(0, tf.stack([*row, *[tf.zeros_like(mass)] * (d - 1 - i)], axis=-1))
+        P = tf.reduce_sum(P, axis=i, keepdims=True)  # of f_1, ..., f_i
+    log_Z = peak + tf.math.log(mass)
+    log_partition = tf.where(alpha > 0.0, tf.math.divide_no_nan(log_Z, alpha), sum(expected))
+    g = tf.stack(slopes, axis=-1)
+    products = tf.stack(rows, axis=1)  # E[∂ log p ∂ log p'], the lower triangle
+    products += tf.linalg.matrix_transpose(tf.linalg.set_diag(products, tf.zeros_like(g)))
+    H = alpha[:, None, None] * (products - g[:, :, None] * g[:, None, :])
+    H += tf.linalg.diag(tf.stack(curvatures, axis=-1))
+    return BlockTilted(log_partition, g, H)
 
 
 def symmetric_root(S: tf.Tensor) -> tf.Tensor:

@@ -176,9 +176,22 @@ def test_refuses_what_needs_single_rows():
             method()
 
 
-def test_a_prior_that_is_too_wide_for_the_rule_is_an_error():
+def test_a_prior_much_wider_than_the_likelihood():
+    """Blocks of one row are PEP's sites, which have another quadrature."""
     X = line(0.0, 1.0, 6)
-    model = BlockPEP((X, (X > 0.4).astype(float)), Matern52(1e4), Probit(), X[::2], blocks=2)
+    data = X, (X > 0.4).astype(float)
+    expected = PEP(data, Matern52(1e4), Probit(), X[::2], tol=TOL).update_sites()
+    single, double = (
+        BlockPEP(data, Matern52(1e4), Probit(), X[::2], blocks=size, tol=TOL) for size in (1, 2)
+    )
+    assert single.update_sites().log_evidence == pytest.approx(expected.log_evidence, abs=1e-7)
+    assert double.update_sites().converged
+
+
+def test_moments_that_are_not_resolved_even_under_the_prior_are_an_error():
+    """Precise contradictory observations at nearly the same inputs."""
+    X = np.array([[0.0], [0.01]])
+    model = BlockPEP((X, 300.0 * X), Matern52(), StudentT(0.01), X[:1], blocks=2)
     with pytest.raises(tf.errors.InvalidArgumentError, match="wider than the likelihood"):
         model.maximum_log_likelihood_objective()
 

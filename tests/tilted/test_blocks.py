@@ -61,17 +61,38 @@ def test_a_singular_cavity_is_that_of_one_row():
 @pytest.mark.parametrize(
     ("likelihood", "Y", "variance"),
     [
-        (Probit(), 1.0, 1e4),  # all points are where p is 0 or 1
+        (Probit(), 1.0, 1e4),
         (gpflow.likelihoods.StudentT(0.05), 0.3, 1.0),
         (gpflow.likelihoods.Poisson(), 1000.0, 0.09),  # the mode is 20 standard deviations away
+        (gpflow.likelihoods.Ordinal(np.array([-1.0, 1.0])), 1.0, 25.0),  # no known center
     ],
 )
-@pytest.mark.parametrize("d", [1, 2])
-def test_moments_that_the_points_do_not_resolve_are_nan(likelihood, Y, variance, d):
-    ones = tf.ones([1, d], tf.float64)
-    cavity = BlockCavity(
-        tf.zeros_like(ones), variance * tf.eye(d, batch_shape=[1], dtype=tf.float64)
+@pytest.mark.parametrize("correlation", [0.0, 0.9])
+def test_wide_cavities_and_far_modes(likelihood, Y, variance, correlation):
+    """Of two independent rows, or of a row and a correlated one that is padding."""
+    ones = tf.ones([1, 2], tf.float64)
+    covariance = variance * np.array([[[1.0, correlation], [correlation, 1.0]]])
+    mask = np.array([[1.0, float(correlation == 0.0)]])
+    cavity = BlockCavity(tf.zeros_like(ones), tf.constant(covariance))
+    block = BlockObservations(ones[..., None], Y * ones[..., None], tf.constant(mask))
+    tilted = block_rule(likelihood, 2).moments(cavity, block, tf.ones([1], tf.float64))
+    one = tf.ones([1, 1], tf.float64)
+    expected = rule_for(likelihood, "kl").moments(
+        Cavity(0.0 * one, variance * one), Observations(one, Y * one), tf.ones([1], tf.float64)
     )
-    block = BlockObservations(ones[..., None], Y * ones[..., None], ones)
-    tilted = block_rule(likelihood, d).moments(cavity, block, tf.constant([1.0], tf.float64))
+    sd = np.sqrt(variance)
+    assert_near(tilted.log_partition, mask.sum() * expected.log_partition[0], 1e-7)
+    assert_near(sd * tilted.slope, sd * mask * expected.d1, 1e-7)
+    curvature = variance * np.diag(mask[0]) * expected.d2
+    assert_near(variance * tilted.curvature, curvature[None], 1e-7)
+
+
+def test_moments_that_the_points_do_not_resolve_are_nan():
+    """Precise contradictory observations of nearly the same f: π has two narrow modes."""
+    ones = tf.ones([1, 2], tf.float64)
+    covariance = tf.constant([[[1.0, 0.999], [0.999, 1.0]]], tf.float64)
+    cavity = BlockCavity(tf.zeros_like(ones), covariance)
+    Y = tf.constant([[[0.0], [3.0]]], tf.float64)
+    rule = block_rule(gpflow.likelihoods.StudentT(0.01), 2)
+    tilted = rule.moments(cavity, BlockObservations(ones[..., None], Y, ones), ones[:, 0])
     assert all(np.isnan(value).all() for value in tilted)
