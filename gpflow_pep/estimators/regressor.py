@@ -142,7 +142,7 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
         :param n_inducing: the number of inducing points. They start at k-means centers of the rows,
             with columns scaled to standard deviation 1, and training moves them. If there are at
             most this many distinct rows, the rows are the points and stay fixed. None: all rows up
-            to 800, then √(10⁸ / N), but at least 100; 100 from the second batch on. "auto": the
+            to 512, then √(10⁸ / N), but at least 100; 100 from the second batch on. "auto": the
             number that :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
         :param noise_variance: the initial noise variance of the normalized y. None: a tenth of the
             variance of y. If training ends below 1e-5, `fit` trains again with a jitter and a lower

@@ -80,6 +80,18 @@ def test_other_models_are_not_exact(options):
     assert not is_exact(made(**options))
 
 
+class Rounded(SquaredExponential):
+    """Distances of rows to copies of themselves may be rounded."""
+
+    def K(self, X, X2=None):
+        exact = super().K(X, X2)
+        return exact if X2 is None else (1.0 - 1e-12) * exact
+
+
+def test_rounding_of_the_kernel_is_no_white_part():
+    assert is_exact(made(kernel=Rounded()))
+
+
 def test_many_rows_are_not_exact():
     rows = line(0.0, 1.0, 600)
     assert not is_exact(PEPR((rows, rows), Matern52(), rows))
