@@ -50,11 +50,12 @@ class BlockPEP(PEP):
 
     Blocks have at most 4 rows. With a Gaussian likelihood they may have any size. A sweep evaluates
     22ᵈ points or more for a block of d rows; all blocks are padded to the size of the largest.
-    Moments have errors of about 1e-8 for d up to 3, and 1e-6 for d = 4, also if cavities are wider
-    than the likelihood. Errors grow as 1/α for small alpha. Sites whose moments are not resolved (a
-    change above 1e-3 with the last points), as with precise contradictory observations of Student's
-    t, are rejected. If that is so even under the prior, an error says so: use smaller blocks or
-    :class:`PEP`.
+    Moments have errors of about 1e-8 for d up to 3, and 1e-6 for d = 4; errors grow as 1/α for small
+    alpha. Cavities may be much wider than the likelihood. Sites whose moments the points do not
+    resolve, as with precise contradictory observations of Student's t, are rejected. If that is so
+    even under the prior, an error says so: use smaller blocks or :class:`PEP`. A likelihood that is
+    not registered with `gpflow_pep.tilted.log_density` must be log-concave in f: of several modes
+    the rule may miss some.
 
     Everything else is as in :class:`PEP`, except that there is no Wasserstein projection, no
     dataset, no minibatches, no :meth:`surrogate` and no leave-one-out densities.

@@ -31,7 +31,7 @@ from typing_extensions import override
 
 from ..engine.block_sites import log_det_ratio
 from ..engine.rows import noise_at
-from ..maths.linalg import inverse_of_product, plus_identity
+from ..maths.linalg import epsilon, inverse_of_product, plus_identity
 from ..maths.normal import LOG_ROOT_2PI
 from ..runtime import Tensors, derivatives, watching
 from .densities import Density, log_density
@@ -51,14 +51,17 @@ _SMALLEST = 1e-30  # of divisors
 # the cavity.
 _SPREAD = 0.1
 _NEAR_MODE = 0.1  # accepted distance to the mode, in x
-# Largest change at the last level, and, for a likelihood without a center, largest distance of
-# points in f in units of the radius within which p is analytic: beyond either, moments are NaN.
-_LARGEST_CHANGE = 1e-3
+_FARTHEST = 1e3  # x of centers
+# Beyond any of these, moments are NaN: the largest change at the last level and error of E[x], and,
+# for a likelihood without a center, the largest distance of points in f in units of the radius
+# within which p is analytic.
+_LARGEST_CHANGE = 1e-4
+_LARGEST_CHANGE_OF_FOUR = 1e-3
 _LARGEST_STEP = 0.35
 # π is neglected below exp(-32) = 1e-14 of its maximum; the first levels may miss the maximum.
 _VISIBLE = 32.0
-# At the ends of a window π may be larger than that by e^12, 2e-9 of its maximum: coarser levels may
-# miss coordinates for which other coordinates reach farther.
+# At the ends of a window π may be larger than that by e^12, 2e-9 of its maximum: coarse points may
+# miss where a window must be wider.
 _MARGIN = 12.0
 
 
@@ -180,53 +183,56 @@ class ProductRule(BlockRule):
     def __init__(self, likelihood: ScalarLikelihood, size: int):
         self._density = log_density(likelihood)
         self._numbers = [number for number in _NUMBERS if number <= _MOST[size - 1]]
-        self._tolerance = _TOLERANCE if size < MOST_ROWS else _TOLERANCE_OF_FOUR
+        is_coarse = size == MOST_ROWS
+        self._tolerance = _TOLERANCE_OF_FOUR if is_coarse else _TOLERANCE
+        self._largest_change = _LARGEST_CHANGE_OF_FOUR if is_coarse else _LARGEST_CHANGE
         self.most_points = self._numbers[-1] ** size
 
     @override
     def moments(
         self, cavity: BlockCavity, block: BlockObservations, alpha: tf.Tensor
     ) -> BlockTilted:
-        lower = tf.linalg.matrix_transpose(tf.linalg.qr(symmetric_root(cavity.covariance)).r)
-        lower = lower * tf.sign(tf.sign(tf.linalg.diag_part(lower)) + 0.5)[:, None, :]
+        sd = tf.sqrt(tf.nn.relu(tf.linalg.diag_part(cavity.covariance)))
         numbers = tf.constant(self._numbers)
-        sd = tf.sqrt(tf.linalg.diag_part(cavity.covariance))
+        lower = tf.linalg.matrix_transpose(tf.linalg.qr(symmetric_root(cavity.covariance)).r)
+        one = tf.ones_like(sd)
+        sign = tf.where(tf.linalg.diag_part(lower) < 0.0, -one, one)
+        lower *= sign[:, None, :]  # diagonal entries are not negative
         mode = tf.stop_gradient(self._mode(cavity.mean, lower, block, alpha))
         at_mode = cavity.mean + tf.linalg.matvec(lower, mode)
-        changes = _Changes(*map(tf.stop_gradient, self._changes(at_mode, block, alpha)))
+        centers = _Centers(*map(tf.stop_gradient, self._centers(at_mode, block, alpha)))
 
         def integrated(level: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> _Level:
             window = _Window(low, high, numbers[level])
-            points = self._points(cavity.mean, lower, block, alpha, changes, window)
-            tilted = _moments(points, alpha)
-            return _Level(tilted, *self._visible(points, block, window.number))
+            points = self._points(cavity.mean, lower, block, alpha, centers, window)
+            tilted, expected_x = _moments(points, alpha)
+            low, high, is_resolved = self._visible(points, block, window.number)
+            slope = sd * tilted.slope
+            curvature = sd[:, :, None] * tilted.curvature * sd[:, None, :]
+            values = [tilted.log_partition[:, None], slope, tf.reshape(curvature, [-1, d * d])]
+            # By integration by parts E[x] = α L'g.
+            by_parts = alpha[:, None] * tf.linalg.matvec(lower, tilted.slope, transpose_a=True)
+            is_resolved &= _distance(expected_x, by_parts) <= self._largest_change
+            return _Level(tilted, low, high, tf.concat(values, axis=1), is_resolved)
 
         def step(
             level: tf.Tensor, _: tf.Tensor, low: tf.Tensor, high: tf.Tensor, last: tf.Tensor
         ) -> Tensors:
-            tilted, low, high, _ = integrated(level, low, high)
-            values = normalized(tilted)
-            return level + 1, change_of(values, last), low, high, values
-
-        def normalized(tilted: BlockTilted) -> tf.Tensor:
-            curvature = sd[:, :, None] * tilted.curvature * sd[:, None, :]
-            return tf.concat([(tilted.slope * sd)[:, None], curvature], axis=1)
-
-        def change_of(values: tf.Tensor, last: tf.Tensor) -> tf.Tensor:
-            return tf.reduce_max(tf.abs(values - last) / (1.0 + tf.abs(values)), axis=[1, 2])
+            found = integrated(level, low, high)
+            return level + 1, _distance(found.values, last), found.low, found.high, found.values
 
         def goes_on(level: tf.Tensor, change: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
             is_accurate = tf.reduce_all(change <= self._tolerance)
             return (level < len(self._numbers) - 1) & ((level < 2) | ~is_accurate)
 
-        low = tf.minimum(mode, 0.0) - _HALF
-        high = tf.maximum(mode, 0.0) + _HALF
-        values = tf.concat([sd[:, None], cavity.covariance], axis=1)
+        d = block.mask.shape[1]
+        low, high = _first_window(mode)
+        values = tf.tile(alpha[:, None], [1, 1 + d + d * d])
         state = (tf.constant(0), tf.zeros_like(alpha), low, high, values)
         level, _, low, high, previous = tf.while_loop(goes_on, step, state, parallel_iterations=1)
         last = integrated(level, tf.stop_gradient(low), tf.stop_gradient(high))
-        change = change_of(normalized(last.tilted), previous)
-        is_resolved = last.is_resolved & (change <= _LARGEST_CHANGE)
+        is_resolved = last.is_resolved & (_distance(last.values, previous) <= self._largest_change)
+        is_resolved &= ~self._misses_center(mode, cavity.mean, lower, block, alpha, centers)
         missing = tf.where(is_resolved, tf.zeros_like(alpha), np.nan)
         log_partition, slope, curvature = last.tilted
         return BlockTilted(
@@ -245,7 +251,10 @@ class ProductRule(BlockRule):
             at = self._at_rows(mean + tf.linalg.matvec(lower, trial), block)
             log_prob, slope, curvature = (alpha[:, None] * each for each in at)
             log_pi = tf.reduce_sum(log_prob - 0.5 * tf.square(trial), axis=1)
-            weighted = tf.nn.relu(-curvature)[:, :, None] * lower
+            # Larger weights would lose the 1 in 1 + L'W L, and they change no mode.
+            largest = 0.01 / (epsilon(trial.dtype) * tf.maximum(variance, _SMALLEST))
+            weight = tf.clip_by_value(-curvature, tf.zeros_like(largest), largest)
+            weighted = weight[:, :, None] * lower
             factor = tf.linalg.cholesky(plus_identity(tf.matmul(lower, weighted, transpose_a=True)))
             pull = tf.linalg.matvec(lower, slope, transpose_a=True) - trial
             newton = tf.linalg.cholesky_solve(factor, pull[:, :, None])[:, :, 0]
@@ -263,24 +272,25 @@ class ProductRule(BlockRule):
             is_far = tf.reduce_any(tf.abs(move) > _NEAR_MODE)
             return (number < 1) | ((number < 100) & is_far)
 
+        variance = tf.reduce_sum(tf.square(lower), axis=2)
         zero = tf.zeros_like(mean)
         state = (tf.constant(0), zero, zero[:, 0] - np.inf, zero)
         _, x, _, _ = tf.while_loop(goes_on, step, state, parallel_iterations=1)
         return x
 
-    def _changes(self, mode: tf.Tensor, block: BlockObservations, alpha: tf.Tensor) -> "_Changes":
+    def _centers(self, mode: tf.Tensor, block: BlockObservations, alpha: tf.Tensor) -> "_Centers":
         """
-        Return where the likelihoods change fastest: if they have no center, at the mode of π [G,
-        d].
+        Return centers and widths of the likelihoods; without a center, those at the mode of π, f
+        [G, d].
         """
         rows = block.rows()
         if self._density.center is None:
             curvature = self._at_rows(mode, block).curvature
             precision = tf.maximum(-alpha[:, None] * curvature, _SMALLEST)
-            return _Changes(mode, tf.math.rsqrt(precision))
+            return _Centers(mode, tf.math.rsqrt(precision))
         center = self._density.center(Observations(rows.X, rows.Y))
         values = (center, 0.7 * self._density.radius(rows.X))  # as in `trapezoid.py`
-        return _Changes(
+        return _Centers(
             *(tf.reshape(each + tf.zeros_like(rows.mask), tf.shape(mode)) for each in values)
         )
 
@@ -290,7 +300,7 @@ class ProductRule(BlockRule):
         lower: tf.Tensor,
         block: BlockObservations,
         alpha: tf.Tensor,
-        changes: "_Changes",
+        centers: "_Centers",
         window: "_Window",
     ) -> "_Points":
         """Evaluate π on the points of a window."""
@@ -305,20 +315,46 @@ class ProductRule(BlockRule):
             own = tf.maximum(lower[:, i, i], _SMALLEST)
             f = tf.reshape(mean[:, i], [*[1] * d, -1])
             f += sum(lower[:, i, j] * x[j] for j in range(i))  # Kⁱ values, without f_i's own x
-            z = tf.clip_by_value((changes.center[:, i] - f) / own, low[:, i], high[:, i])
+            z = tf.clip_by_value((centers.value[:, i] - f) / own, low[:, i], high[:, i])
             half = 0.5 * (high[:, i] - low[:, i])
-            a = tf.sqrt(tf.square(changes.width[:, i] / own) + tf.square(_SPREAD * z))
+            a = tf.sqrt(tf.square(centers.width[:, i] / own) + tf.square(_SPREAD * z))
             a = tf.clip_by_value(a, 1e-6 * half, 4.0 * half)
             first, last = (tf.asinh((end[:, i] - z) / a) for end in (low, high))
             step = (last - first) / tf.cast(number - 1, first.dtype)
             order = tf.reshape(tf.range(number), [*[1] * i, number, *[1] * (d - i)])
-            t = tf.stop_gradient(first + step * tf.cast(order, first.dtype))
+            t = first + step * tf.cast(order, first.dtype)
             x.append(z + a * tf.sinh(t))
             log_weight += tf.math.log(a * tf.cosh(t) * step)
             spacings.append(own * a * step)
             densities.append(self._at(f + lower[:, i, i] * x[i], block.row(i)))
             log_pi += alpha * densities[i].log_prob - 0.5 * tf.square(x[i])
         return _Points(x, spacings, densities, log_pi, log_weight)
+
+    def _misses_center(
+        self,
+        mode: tf.Tensor,
+        mean: tf.Tensor,
+        lower: tf.Tensor,
+        block: BlockObservations,
+        alpha: tf.Tensor,
+        centers: "_Centers",
+    ) -> tf.Tensor:
+        """
+        Return whether π at the centers, outside of the first window, is above e^-20 of π at the
+        mode, [G]. This happens only if the likelihood is not log-concave.
+        """
+
+        def log_pi(x: tf.Tensor) -> tf.Tensor:
+            log_prob = self._at_rows(mean + tf.linalg.matvec(lower, x), block).log_prob
+            return tf.reduce_sum(alpha[:, None] * log_prob - 0.5 * tf.square(x), axis=1)
+
+        diagonal = tf.maximum(tf.linalg.diag_part(lower), _SMALLEST)
+        factor = tf.linalg.set_diag(lower, diagonal)
+        x = tf.linalg.triangular_solve(factor, (centers.value - mean)[:, :, None])[:, :, 0]
+        x = tf.clip_by_value(x, -_FARTHEST, _FARTHEST)
+        low, high = _first_window(mode)
+        is_outside = tf.reduce_any((x < low) | (x > high), axis=1)
+        return is_outside & (log_pi(x) > log_pi(mode) + _MARGIN - _VISIBLE)
 
     def _visible(
         self, points: "_Points", block: BlockObservations, number: tf.Tensor
@@ -368,10 +404,10 @@ class ProductRule(BlockRule):
         return Density(*(tf.reshape(each, tf.shape(f)) for each in values))
 
 
-class _Changes(NamedTuple):
-    """The f near which p(y|f)^α changes fastest, and the widths of the changes, [G, d]."""
+class _Centers(NamedTuple):
+    """The f near which p(y|f)^α changes fastest, and the widths of the change, [G, d]."""
 
-    center: tf.Tensor
+    value: tf.Tensor
     width: tf.Tensor
 
 
@@ -402,11 +438,22 @@ class _Level(NamedTuple):
     tilted: BlockTilted
     low: tf.Tensor
     high: tf.Tensor
+    values: tf.Tensor  # The moments in units of the cavity, [G, 1 + d + d²]
     is_resolved: tf.Tensor  # [G]
 
 
-def _moments(points: _Points, alpha: tf.Tensor) -> BlockTilted:
-    """Compute the moments of blocks with powers [G] from their points."""
+def _first_window(mode: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the ends of the window about the cavity and the mode of π, x [G, d]."""
+    return tf.minimum(mode, 0.0) - _HALF, tf.maximum(mode, 0.0) + _HALF
+
+
+def _distance(values: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
+    """Return the largest difference of values [G, K], relative to those above 1, [G]."""
+    return tf.reduce_max(tf.abs(values - others) / (1.0 + tf.abs(values)), axis=1)
+
+
+def _moments(points: _Points, alpha: tf.Tensor) -> tuple[BlockTilted, tf.Tensor]:
+    """Compute the moments of blocks with powers [G], and E_π[x], [G, d], from their points."""
     densities = points.densities
     d = len(densities)
     axes = list(range(d))
@@ -419,12 +466,14 @@ def _moments(points: _Points, alpha: tf.Tensor) -> BlockTilted:
     slopes: list[tf.Tensor] = []
     curvatures: list[tf.Tensor] = []
     rows: list[tf.Tensor] = []
+    means: list[tf.Tensor] = []
     for i in reversed(axes):
         value, slope, curvature = densities[i]
         for found, each in (expected, value), (slopes, slope), (curvatures, curvature):
             found.insert(0, tf.reduce_sum(P * each, axis=axes))
         row = [tf.reduce_sum(P * slope * densities[j].slope, axis=axes) for j in range(i + 1)]
         rows.insert(0, tf.stack([*row, *[tf.zeros_like(mass)] * (d - 1 - i)], axis=-1))
+        means.insert(0, tf.reduce_sum(P * points.x[i], axis=axes))
         P = tf.reduce_sum(P, axis=i, keepdims=True)  # of f_1, ..., f_i
     log_Z = peak + tf.math.log(mass)
     log_partition = tf.where(alpha > 0.0, tf.math.divide_no_nan(log_Z, alpha), sum(expected))
@@ -433,7 +482,7 @@ def _moments(points: _Points, alpha: tf.Tensor) -> BlockTilted:
     products += tf.linalg.matrix_transpose(tf.linalg.set_diag(products, tf.zeros_like(g)))
     H = alpha[:, None, None] * (products - g[:, :, None] * g[:, None, :])
     H += tf.linalg.diag(tf.stack(curvatures, axis=-1))
-    return BlockTilted(log_partition, g, H)
+    return BlockTilted(log_partition, g, H), tf.stack(means, axis=1)
 
 
 def symmetric_root(S: tf.Tensor) -> tf.Tensor:

@@ -177,7 +177,7 @@ def test_refuses_what_needs_single_rows():
 
 
 def test_a_prior_much_wider_than_the_likelihood():
-    """Blocks of one row are PEP's sites, which have another quadrature."""
+    """PEP computes the sites of blocks of one row by another quadrature."""
     X = line(0.0, 1.0, 6)
     data = X, (X > 0.4).astype(float)
     expected = PEP(data, Matern52(1e4), Probit(), X[::2], tol=TOL).update_sites()

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from comparisons import assert_near
 
-from gpflow_pep.likelihoods import Probit
+from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.tilted import Cavity, Observations, rule_for
 from gpflow_pep.tilted.blocks import BlockCavity, BlockObservations, block_rule
 
@@ -96,3 +96,28 @@ def test_moments_that_the_points_do_not_resolve_are_nan():
     rule = block_rule(gpflow.likelihoods.StudentT(0.01), 2)
     tilted = rule.moments(cavity, BlockObservations(ones[..., None], Y, ones), ones[:, 0])
     assert all(np.isnan(value).all() for value in tilted)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "mean", "sd", "Y", "alpha"),
+    [
+        (gpflow.likelihoods.StudentT(0.01, df=30.0), 0.0, 1.0, 15.0, 1.0),  # a far second mode
+        (gpflow.likelihoods.Ordinal(np.array([-1.0, 1.0])), 8.5, 60.0, 0.0, 0.1),
+        (gpflow.likelihoods.Beta(), 7.0, 45.0, 0.0164, 0.1),
+        (Logit(), -17.0, 2.2, 0.0, 0.1),  # p is nearly 1 on all points of early levels
+        (gpflow.likelihoods.Bernoulli(), 309.0, 38.5, 1.0, 0.1),
+        (Probit(), -152.0, 91.0, 1.0, 0.1),
+    ],
+)
+def test_moments_are_right_or_nan(likelihood, mean, sd, Y, alpha):
+    """Cases in which two levels may agree on wrong values."""
+    one = tf.ones([1, 1], tf.float64)
+    cavity = BlockCavity(mean * one, sd**2 * one[..., None])
+    block = BlockObservations(one[..., None], Y * one[..., None], one)
+    tilted = block_rule(likelihood, 1).moments(cavity, block, alpha * one[0])
+    expected = rule_for(likelihood, "kl").moments(
+        Cavity(mean * one, sd**2 * one), Observations(one, Y * one), alpha * one[0]
+    )
+    pairs = zip(tilted, expected[:3], (1.0, sd, sd**2), strict=True)
+    found, right = zip(*((s * np.ravel(a), s * np.ravel(b)) for a, b, s in pairs), strict=True)
+    assert np.isnan(found).all() or np.allclose(found, right, rtol=1e-5, atol=1e-5)
