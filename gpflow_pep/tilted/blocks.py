@@ -198,7 +198,7 @@ class ProductRule(BlockRule):
         one = tf.ones_like(sd)
         sign = tf.where(tf.linalg.diag_part(lower) < 0.0, -one, one)
         lower *= sign[:, None, :]  # diagonal entries are not negative
-        mode = tf.stop_gradient(self._mode(cavity.mean, lower, block, alpha))
+        mode, height = map(tf.stop_gradient, self._mode(cavity.mean, lower, block, alpha))
         at_mode = cavity.mean + tf.linalg.matvec(lower, mode)
         centers = _Centers(*map(tf.stop_gradient, self._centers(at_mode, block, alpha)))
 
@@ -232,7 +232,7 @@ class ProductRule(BlockRule):
         level, _, low, high, previous = tf.while_loop(goes_on, step, state, parallel_iterations=1)
         last = integrated(level, tf.stop_gradient(low), tf.stop_gradient(high))
         is_resolved = last.is_resolved & (_distance(last.values, previous) <= self._largest_change)
-        is_resolved &= ~self._misses_center(mode, cavity.mean, lower, block, alpha, centers)
+        is_resolved &= ~self._misses_center(mode, height, cavity.mean, lower, block, alpha, centers)
         missing = tf.where(is_resolved, tf.zeros_like(alpha), np.nan)
         log_partition, slope, curvature = last.tilted
         return BlockTilted(
@@ -243,8 +243,11 @@ class ProductRule(BlockRule):
 
     def _mode(
         self, mean: tf.Tensor, lower: tf.Tensor, block: BlockObservations, alpha: tf.Tensor
-    ) -> tf.Tensor:
-        """Return x near a mode of π, [G, d], by Newton's method with steps halved where π falls."""
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """
+        Return x near a mode of π, [G, d], and log π + constant there, [G], by Newton's method with
+        steps halved where π falls.
+        """
 
         def step(number: tf.Tensor, x: tf.Tensor, height: tf.Tensor, move: tf.Tensor) -> Tensors:
             trial = x + move
@@ -275,8 +278,8 @@ class ProductRule(BlockRule):
         variance = tf.reduce_sum(tf.square(lower), axis=2)
         zero = tf.zeros_like(mean)
         state = (tf.constant(0), zero, zero[:, 0] - np.inf, zero)
-        _, x, _, _ = tf.while_loop(goes_on, step, state, parallel_iterations=1)
-        return x
+        _, x, height, _ = tf.while_loop(goes_on, step, state, parallel_iterations=1)
+        return x, height
 
     def _centers(self, mode: tf.Tensor, block: BlockObservations, alpha: tf.Tensor) -> "_Centers":
         """
@@ -333,6 +336,7 @@ class ProductRule(BlockRule):
     def _misses_center(
         self,
         mode: tf.Tensor,
+        height: tf.Tensor,
         mean: tf.Tensor,
         lower: tf.Tensor,
         block: BlockObservations,
@@ -341,20 +345,18 @@ class ProductRule(BlockRule):
     ) -> tf.Tensor:
         """
         Return whether π at the centers, outside of the first window, is above e^-20 of π at the
-        mode, [G]. This happens only if the likelihood is not log-concave.
+        mode, whose logarithm is `height`, [G]. This happens only if the likelihood is not
+        log-concave.
         """
-
-        def log_pi(x: tf.Tensor) -> tf.Tensor:
-            log_prob = self._at_rows(mean + tf.linalg.matvec(lower, x), block).log_prob
-            return tf.reduce_sum(alpha[:, None] * log_prob - 0.5 * tf.square(x), axis=1)
-
         diagonal = tf.maximum(tf.linalg.diag_part(lower), _SMALLEST)
         factor = tf.linalg.set_diag(lower, diagonal)
         x = tf.linalg.triangular_solve(factor, (centers.value - mean)[:, :, None])[:, :, 0]
         x = tf.clip_by_value(x, -_FARTHEST, _FARTHEST)
         low, high = _first_window(mode)
         is_outside = tf.reduce_any((x < low) | (x > high), axis=1)
-        return is_outside & (log_pi(x) > log_pi(mode) + _MARGIN - _VISIBLE)
+        log_prob = self._at_rows(mean + tf.linalg.matvec(lower, x), block).log_prob
+        log_pi = tf.reduce_sum(alpha[:, None] * log_prob - 0.5 * tf.square(x), axis=1)
+        return is_outside & (log_pi > height + _MARGIN - _VISIBLE)
 
     def _visible(
         self, points: "_Points", block: BlockObservations, number: tf.Tensor
