@@ -55,6 +55,8 @@ _MOST_POINTS = 512  # with n_inducing="auto": limit of a stream, as in `select_n
 # In units of the noise variance. A stream with n_inducing="auto" adds rows of larger conditional
 # variance.
 _NOTICED = 0.1
+# A finer model gains hundreds of nats: the last few hardly change predictions.
+_FINER_TOLERANCE = 10.0  # in tolerances of the first model
 _PREFIX = "kernel__"
 _TREND = 0.1  # initial variance of slopes and constant, as a share of the variance of f
 _OF_SKLEARN = {  # counterparts of scikit-learn's kernels
@@ -274,6 +276,7 @@ class SparseGPEstimator(BaseEstimator):
         finer = self._finer(model)
         if finer is None:
             return model, training
+        options = replace(options, tolerance=_FINER_TOLERANCE * options.tolerance)
         with suppress(*FAILURES), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # a finer model that fails is discarded
             with compiled_model(finer, free_points=True) as worker:
