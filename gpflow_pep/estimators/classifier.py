@@ -73,7 +73,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         max_iterations: int | None = None,
         learning_rate: float = 0.01,
         train_inducing: bool | None = None,
-        tolerance: float = 5e-4,
+        tolerance: float | None = None,
         n_restarts: int = 0,
         priors: str | None = "auto",
         calibrate: bool | None = None,

@@ -19,13 +19,13 @@ from ..training import FitResult, uninterrupted
 from ..training.fitting import train
 from ..training.options import FitOptions
 
-MOST_ROWS = 512  # GPR takes O(N³) time and O(N²) memory
+MOST_ROWS = 800  # GPR takes O(N³) time and O(N²) memory
 _ROUNDING = 1e-9  # of a prior variance, relative
 
 
 def is_exact(model: PEPR) -> bool:
     """
-    Return whether the inducing points are all distinct rows, of at most 512 rows in one process,
+    Return whether the inducing points are all distinct rows, of at most 800 rows in one process,
     and determine f at them up to rounding. They do not if the kernel has a `White` part.
     """
     X = model.data[0].numpy()

@@ -116,7 +116,7 @@ class StreamingSGPR(CollapsedRegression, Stream):
     def _old_noise_variance(self) -> tf.Tensor | None:
         if not self.shared_noise:
             return None
-        return tf.convert_to_tensor(self.likelihood.variance)
+        return tf.reshape(self.likelihood.variance, [])  # GPflow accepts [1], too
 
     @override
     @compiled
@@ -124,12 +124,12 @@ class StreamingSGPR(CollapsedRegression, Stream):
         powers = self.site_powers()
         sums, row_sums = self._of_sites(powers)
         total = sums.with_old(self._old_site(sums.L, powers.noise_power))
-        noise = None
-        if self.shared_noise:
+        noise = self._old_noise_variance()
+        if noise is not None:
             P = float(self.num_latent_gps)
             N = tf.cast(self.num_data, default_float())
             square = row_sums.quadratic + 2.0 * P * row_sums.penalty
-            noise = self._old.noise_after(self.likelihood.variance, P * N, square)
+            noise = self._old.noise_after(noise, P * N, square)
         return self._old.absorb(inducing_points(self.inducing_variable), total, noise)
 
     @override

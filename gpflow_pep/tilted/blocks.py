@@ -35,7 +35,7 @@ from ..maths.linalg import epsilon, inverse_of_product, plus_identity
 from ..maths.normal import LOG_ROOT_2PI
 from ..runtime import Tensors, derivatives, watching
 from .densities import Density, log_density
-from .rule import Observations
+from .rule import Observations, overrides_density
 
 MOST_ROWS = 4  # of a block by the product rule
 _NUMBERS = (12, 16, 22, 30, 42, 58, 80)  # K of the levels
@@ -138,7 +138,7 @@ def block_rule(likelihood: Likelihood, size: int) -> BlockRule:
 
     :raises ValueError: if the likelihood has none.
     """
-    if isinstance(likelihood, Gaussian):
+    if isinstance(likelihood, Gaussian) and not overrides_density(likelihood, (Gaussian,)):
         return GaussianBlocks(likelihood)
     name = type(likelihood).__name__
     if not isinstance(likelihood, ScalarLikelihood):

@@ -30,6 +30,7 @@ from .rule import (
     Tilted,
     TiltedRule,
     Wasserstein,
+    overrides_density,
     tilted_rule,
 )
 
@@ -111,12 +112,10 @@ class _LogDensities(Dispatcher):
         differentiated automatically. A subclass that overrides ``_scalar_log_prob`` does not
         inherit the registration of its base.
         """
-        for kind in type(likelihood).__mro__:
-            if (kind,) in self.funcs:
-                return self.funcs[kind,](likelihood)
-            if "_scalar_log_prob" in vars(kind):
-                break
-        return _automatic(likelihood)
+        if overrides_density(likelihood, {first for (first,) in self.funcs}):
+            return _automatic(likelihood)
+        found: LogDensity = self.dispatch_or_raise(type(likelihood))(likelihood)
+        return found
 
 
 log_density = _LogDensities("log_density")

@@ -17,7 +17,7 @@ from ..likelihoods import MultiClassRobustMax, Probit
 from .densities import EXPONENTIALS
 from .rule import Cavity, Observations, has_rule, log_partition, rule_for
 
-# Their own predictions are as accurate as the rules.
+# Their own predictions, but not those of subclasses, are as accurate as the rules.
 _EXACT = (
     likelihoods.Gaussian,
     Probit,
@@ -35,9 +35,9 @@ def predicted_log_density(
 ) -> tf.Tensor:
     """
     Return log ∫ p(y|f) N(f; m, v) df, [...], for y [..., P] and f [..., C]: log Z at α = 1.
-    Differentiable once.
+    Differentiable once in all arguments.
     """
-    if isinstance(likelihood, _EXACT) or not has_rule(likelihood):
+    if type(likelihood) in _EXACT or not has_rule(likelihood):
         return likelihood.predict_log_density(X, Fmu, Fvar, Y)
 
     def of_rows(*rows: tf.Tensor) -> list[tf.Tensor]:
@@ -96,7 +96,13 @@ def _log_densities(
     )
     observations = Observations(X, tf.cast(Y, mean.dtype))
     return tf.transpose(
-        log_partition(rule_for(likelihood, "kl"), cavity, observations, tf.ones([], mean.dtype))
+        log_partition(
+            rule_for(likelihood, "kl"),
+            cavity,
+            observations,
+            tf.ones([], mean.dtype),
+            in_observations=True,
+        )
     )
 
 
@@ -116,12 +122,12 @@ def _moments(
             tf.reshape(tf.exp(_log_densities(likelihood, X, mean, variance, labels)), [C, n])
         )
         return p, p * (1.0 - p)
-    if isinstance(likelihood, _EXACT) or not isinstance(likelihood, likelihoods.ScalarLikelihood):
+    if type(likelihood) in _EXACT or not isinstance(likelihood, likelihoods.ScalarLikelihood):
         return likelihood.predict_mean_and_var(X, mean, variance)
     if isinstance(likelihood, Ordinal):
         labels = tf.range(likelihood.num_bins, dtype=mean.dtype)[:, None, None]
         return _mean_and_variance(labels, _of_labels(likelihood, mean, variance))
-    if isinstance(likelihood, _WITH_LINK) and likelihood.invlink in EXPONENTIALS:
+    if type(likelihood) in _WITH_LINK and likelihood.invlink in EXPONENTIALS:
         # E[y|f] = a exp(f) and Var[y|f] = b exp(k f).
         k = 1.0 if isinstance(likelihood, likelihoods.Poisson) else 2.0
         zero = tf.zeros_like(mean)
@@ -131,6 +137,10 @@ def _moments(
         noise = b * tf.exp(k * mean + 0.5 * k**2 * variance)
         # In this order: the square of a large mean would be infinite, and NaN after times 0.
         return expected, noise + expected * (expected * tf.math.expm1(variance))
+    if type(likelihood) is likelihoods.StudentT:
+        df = tf.cast(likelihood.df, mean.dtype)
+        ratio = df / tf.nn.relu(df - 2.0)  # the variance of y given f is infinite up to df = 2
+        return mean, variance + ratio * tf.square(likelihood._scale(X))
     F, weights = _nodes(mean, variance)
     expected, spread = _mean_and_variance(likelihood.conditional_mean(X, F), weights)
     return expected, spread + tf.reduce_sum(weights * likelihood.conditional_variance(X, F), axis=0)

@@ -144,7 +144,8 @@ class QuadratureRule(TiltedRule):
             F = tf.gather(centered.center, row) + tf.gather(centered.sd, row) * panel_nodes(
                 left, half
             )  # [K, W]
-            rest = _weighted_vjp(self._density, F, weight, taken.take(row).observations, sources)
+            at = tf.gather(inaccurate, row)
+            rest = _weighted_vjp(self._density, F, weight, observations, sources, at)
             return tuple(map(tf.add, accurate, rest))
 
         return tuple(tf.cond(tf.size(inaccurate) > 0, with_panels, lambda: accurate))
@@ -156,10 +157,12 @@ def _weighted_vjp(
     weight: tf.Tensor,
     observations: Observations,
     sources: Sources,
+    at: tf.Tensor | None = None,
 ) -> Tensors:
-    """Compute the gradient of the sum of weight [K, R] times log p."""
+    """Compute the gradient of the sum of weight [K, R] times log p, of the rows `at` [R] or all."""
     with watching(sources) as tape:
-        log_prob = density.log_prob(F, *observations)
+        rows = observations if at is None else [tf.gather(each, at) for each in observations]
+        log_prob = density.log_prob(F, *rows)
         total = tf.reduce_sum(tf.where(weight == 0.0, tf.zeros_like(weight), weight * log_prob))
     return derivatives(tape, total, sources)
 

@@ -3,6 +3,7 @@ Rules that compute tilted distributions N(f; m, v) p(y|f)^α, and their registry
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Container
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import tensorflow as tf
@@ -102,40 +103,76 @@ class TiltedRule(ABC):
 
 
 def log_partition(
-    rule: TiltedRule, cavity: Cavity, observations: Observations, alpha: tf.Tensor
+    rule: TiltedRule,
+    cavity: Cavity,
+    observations: Observations,
+    alpha: tf.Tensor,
+    *,
+    in_observations: bool = False,
 ) -> tf.Tensor:
     """
-    Compute log Z / α, differentiable once in the moments of the cavity and the variables of the
-    likelihood.
+    Compute log Z / α, differentiable once in the moments of the cavity, the variables of the
+    likelihood and, if asked for, X and Y.
     """
+    if isinstance(rule, EachLatent):
+        flat = flat_latents(cavity, observations, alpha)
+        of_rows = log_partition(rule.of_one, *flat, in_observations=in_observations)
+        return tf.reshape(of_rows, tf.shape(cavity.mean))
 
     @tf.custom_gradient
-    def value(mean: tf.Tensor, variance: tf.Tensor) -> WithGradient:
+    def value(mean: tf.Tensor, variance: tf.Tensor, *inputs: tf.Tensor) -> WithGradient:
         fixed = Cavity(mean, variance)
-        tilted = rule.moments(fixed, observations, alpha)
+        seen = Observations(*inputs) if inputs else observations
+        tilted = rule.moments(fixed, seen, alpha)
 
         def gradient(bar: tf.Tensor, variables: Any = ()) -> Any:
             in_variance = 0.5 * (tilted.d2 + alpha * tf.square(tilted.d1))
-            bars = once_differentiable(bar * tilted.d1, bar * in_variance)
-            vjp = (
-                rule.log_partition_vjp(fixed, observations, alpha, bar, list(variables))
-                if variables
-                else ()
-            )
-            return bars, list(vjp)
+            sources = [*inputs, *variables]
+            vjp: Tensors = ()
+            if sources:
+                vjp = rule.log_partition_vjp(fixed, seen, alpha, bar, sources)
+            number = len(inputs)
+            bars = once_differentiable(bar * tilted.d1, bar * in_variance, *vjp[:number])
+            return bars, list(vjp[number:])
 
         return tilted.log_partition, gradient
 
-    return value(*cavity)
+    return value(*cavity, *(observations if in_observations else ()))
 
 
-tilted_rule = Dispatcher("tilted_rule")
+class _TiltedRules(Dispatcher):
+    """Registry of rules, see :data:`tilted_rule`."""
+
+    @override
+    def __call__(self, likelihood: Likelihood, projection: "Projection") -> TiltedRule:
+        kind: type = type(likelihood)
+        if overrides_density(likelihood, {first for first, _ in self.funcs}):
+            kind = ScalarLikelihood
+        rule: TiltedRule = self.dispatch_or_raise(kind, type(projection))(likelihood, projection)
+        return rule
+
+
+def overrides_density(likelihood: Likelihood, registered: Container[type]) -> bool:
+    """
+    Return whether the class of a likelihood, or a base before the first registered one, has its own
+    `_scalar_log_prob`: what is registered for other bases does not apply to it.
+    """
+    for kind in type(likelihood).__mro__:
+        if kind in registered:
+            return False
+        if "_scalar_log_prob" in vars(kind):
+            return True
+    return False
+
+
+tilted_rule = _TiltedRules("tilted_rule")
 """
 Registry: returns the :class:`TiltedRule` of a likelihood and a :class:`Projection`.
 
 The rule of a ``ScalarLikelihood`` receives cavities [n] and observations with one column of Y;
 rules of all other likelihoods receive cavities [C, n]. Register a rule with
-``@tilted_rule.register(MyLikelihood, KL)``.
+``@tilted_rule.register(MyLikelihood, KL)``. A subclass that overrides ``_scalar_log_prob`` does not
+inherit the rule of its base.
 """
 
 _PROJECTIONS: "dict[str, type[Projection]]" = {}
@@ -237,19 +274,19 @@ class EachLatent(TiltedRule):
     """
 
     def __init__(self, rule: TiltedRule):
-        self._rule = rule  # for cavities [n]
+        self.of_one = rule  # for cavities [n]
 
     @override
     @no_autograph
     def moments(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0
     ) -> Tilted:
-        tilted = self._rule.moments(*flat_latents(cavity, observations, alpha), negligible)
+        tilted = self.of_one.moments(*flat_latents(cavity, observations, alpha), negligible)
         return Tilted(*(tf.reshape(value, tf.shape(cavity.mean)) for value in tilted))
 
     @override
     def check(self, observations: Observations, num_latent_gps: int) -> None:
-        self._rule.check(_one_column(observations, num_latent_gps), 1)
+        self.of_one.check(_one_column(observations, num_latent_gps), 1)
 
     @override
     @no_autograph
@@ -262,7 +299,7 @@ class EachLatent(TiltedRule):
         sources: Sources,
     ) -> Tensors:
         bar = tf.reshape(tf.broadcast_to(bar, tf.shape(cavity.mean)), [-1])
-        return self._rule.log_partition_vjp(
+        return self.of_one.log_partition_vjp(
             *flat_latents(cavity, observations, alpha), bar, sources
         )
 
@@ -283,9 +320,10 @@ def flat_latents(
 def _one_column(observations: Observations, C: int) -> Observations:
     if C == 1:
         return observations
-    return Observations(
-        tf.tile(observations.X, [C, 1]), tf.reshape(tf.transpose(observations.Y), [-1, 1])
-    )
+    X, Y = observations
+    own = tf.reshape(tf.transpose(Y[:, :C]), [-1, 1])
+    shared = tf.tile(Y[:, C:], [C, 1])  # the index of a `SwitchedLikelihood`
+    return Observations(tf.tile(X, [C, 1]), tf.concat([own, shared], axis=1))
 
 
 class AtPower(TiltedRule):

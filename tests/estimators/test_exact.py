@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from waves import line
 
 from gpflow_pep import PEPR, weak_priors
-from gpflow_pep.estimators import SparseGPRegressor, regressor
+from gpflow_pep.estimators import SparseGPRegressor, base, regressor
 from gpflow_pep.estimators.exact import as_gpr, exact_leave_one_out, is_exact, trained_as_gpr
 from gpflow_pep.training import fit
 from gpflow_pep.training.options import FitOptions
@@ -93,7 +93,7 @@ def test_rounding_of_the_kernel_is_no_white_part():
 
 
 def test_many_rows_are_not_exact():
-    rows = line(0.0, 1.0, 600)
+    rows = line(0.0, 1.0, 900)
     assert not is_exact(PEPR((rows, rows), Matern52(), rows))
 
 
@@ -127,3 +127,22 @@ def test_a_failure_of_the_first_step_of_gpr_leaves_training_to_the_model(monkeyp
         expected.log_marginal_likelihood_value_,
         rtol=1e-3,
     )
+
+
+@pytest.mark.parametrize(("clearly", "num_points"), [(-np.inf, 120), (np.inf, 100)])
+def test_all_rows_are_points_if_their_evidence_is_higher(monkeypatch, clearly, num_points):
+    """By default, 100 points of 120 rows are compared with all rows."""
+    monkeypatch.setattr(base, "_ALL_POINTS", 100)
+    monkeypatch.setattr(base, "_WORK", 0.0)
+    monkeypatch.setattr(regressor, "_CLEARLY", clearly)
+    rows = line(-2.0, 2.0, 120)
+    y = np.sin(3.0 * rows[:, 0]) + 0.3 * rng.normal(size=120)
+    found = SparseGPRegressor(random_state=0).fit(rows, y)
+    expected = SparseGPRegressor(n_inducing=num_points, random_state=0).fit(rows, y)
+    assert found.n_inducing_ == expected.n_inducing_ == num_points
+    assert_allclose(
+        found.log_marginal_likelihood_value_, expected.log_marginal_likelihood_value_, rtol=1e-9
+    )
+    is_exact_one = num_points == 120
+    assert (found.n_iter_ > expected.n_iter_) == is_exact_one  # the sum of both trainings
+    assert len(found.result_.objective) == found.n_iter_

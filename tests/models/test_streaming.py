@@ -172,6 +172,13 @@ def test_noise_that_all_rows_share_equals_batch():
         before += model.maximum_log_likelihood_objective()
         assert_allclose(before, together.maximum_log_likelihood_objective(), rtol=4e-10)
         assert_allclose(model.predict_f(X)[0], together.predict_f(X)[0], rtol=1e-10, atol=1e-10)
+    one = gpflow.likelihoods.Gaussian(np.array([0.3]))  # as GPflow accepts it
+    same = StreamingSGPR(first, kernel, Z, shared_noise=True, alpha=0.0, likelihood=one)
+    same.update((X[20:30], Y[20:30]))
+    objective = same.maximum_log_likelihood_objective()
+    model = StreamingSGPR(first, kernel, Z, shared_noise=True, alpha=0.0, noise_variance=0.3)
+    model.update((X[20:30], Y[20:30]))
+    assert_allclose(objective, model.maximum_log_likelihood_objective(), rtol=1e-12)
     noisy = gpflow.likelihoods.Gaussian(scale=Linear())
     with refused("likelihood must have one noise variance"):
         StreamingSGPR(first, kernel, Z, shared_noise=True, likelihood=noisy)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_near
+from scipy.stats import norm
 
 from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.tilted import Cavity, Observations, rule_for
@@ -40,6 +41,52 @@ def test_independent_rows_have_moments_of_single_rows(d, close):
     assert_near(tilted.log_partition, value.sum(axis=1), close)
     assert_near(tilted.slope, slope, close)
     assert_near(tilted.curvature, [np.diag(row) for row in curvature], close)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "Y"),
+    [
+        (gpflow.likelihoods.Poisson(), [2.0, 0.0, 5.0]),
+        (gpflow.likelihoods.StudentT(0.3), [0.4, 2.5, -1.0]),
+        (Probit(), [1.0, 0.0, 1.0]),
+    ],
+)
+def test_correlated_rows_have_moments_of_a_chain(likelihood, Y):
+    """A covariance of Matern 1/2 is that of a Markov chain: integrals are products of matrices."""
+    alpha = 0.5
+    mean = np.array([0.3, -0.4, 0.2])
+    C = 1.5 * np.exp(-np.abs(np.subtract.outer([0.0, 0.2, 1.0], [0.0, 0.2, 1.0])))
+    f = np.linspace(-9.0, 9.0, 1201)[:, None]
+
+    def density_given(i, j):  # p(f_i | f_j), [f_j, f_i]
+        ratio = C[i, j] / C[j, j]
+        variance = C[i, i] - ratio * C[i, j]
+        return norm.pdf(f.T, mean[i] + ratio * (f - mean[j]), np.sqrt(variance))
+
+    def power(i):
+        return np.exp(alpha * likelihood.log_prob(0.0 * f, f, Y[i] + 0.0 * f).numpy())
+
+    first = power(0) * norm.pdf(f[:, 0], mean[0], np.sqrt(C[0, 0]))
+    second = density_given(1, 0) * power(1)
+    third = density_given(2, 1) * power(2)
+
+    def moment(a, b, c):  # of f_0^a f_1^b f_2^c
+        values = third @ f[:, 0] ** c
+        return (first * f[:, 0] ** a) @ (second @ (values * f[:, 0] ** b))
+
+    one = np.eye(3, dtype=int)
+    Z = moment(0, 0, 0)
+    means = np.array([moment(*one[i]) for i in range(3)]) / Z
+    squares = np.array([[moment(*(one[i] + one[j])) for i in range(3)] for j in range(3)]) / Z
+    precision = np.linalg.inv(C)
+    change = precision @ (squares - np.outer(means, means)) @ precision - precision
+    ones = tf.ones([1, 3], tf.float64)
+    block = BlockObservations(ones[..., None], tf.constant([Y], tf.float64)[..., None], ones)
+    cavity = BlockCavity(tf.constant(mean[None]), tf.constant(C[None]))
+    tilted = block_rule(likelihood, 3).moments(cavity, block, alpha * ones[:, 0])
+    assert_near(alpha * tilted.log_partition[0], np.log(Z * (f[1] - f[0]) ** 3)[0], 1e-8)
+    assert_near(alpha * tilted.slope[0], precision @ (means - mean), 1e-8)
+    assert_near(alpha * tilted.curvature[0], change, 1e-8)
 
 
 def test_a_singular_cavity_is_that_of_one_row():

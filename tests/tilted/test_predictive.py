@@ -6,17 +6,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close, assert_near
+from gpflow.functions import Linear
 from gpflow.likelihoods import (
     Bernoulli,
     Beta,
     Exponential,
     Gamma,
+    Gaussian,
     MultiClass,
     Ordinal,
     Poisson,
     ScalarLikelihood,
     Softmax,
     StudentT,
+    SwitchedLikelihood,
 )
 from numpy.testing import assert_allclose
 from quick import some_slow
@@ -66,6 +69,33 @@ class Tanh(ScalarLikelihood):
 
     def _conditional_variance(self, X, F):
         return tf.ones_like(F)
+
+
+class ZeroInflated(Poisson):
+    """Counts, three of ten of which are 0 for another reason."""
+
+    def _scalar_log_prob(self, X, F, Y):
+        of_rate = np.log(0.7) + super()._scalar_log_prob(X, F, Y)
+        return tf.where(Y == 0.0, tf.math.log(0.3 + tf.exp(of_rate)), of_rate)
+
+    def _conditional_mean(self, X, F):
+        return 0.7 * tf.exp(F)
+
+    def _conditional_variance(self, X, F):
+        return 0.7 * tf.exp(F) + 0.21 * tf.exp(2.0 * F)
+
+
+class Mistaken(likelihoods.Probit):
+    """Every tenth label is the other one."""
+
+    def _scalar_log_prob(self, X, F, Y):
+        return tf.math.log(0.1 + 0.8 * tf.exp(super()._scalar_log_prob(X, F, Y)))
+
+    def _conditional_mean(self, X, F):
+        return 0.1 + 0.8 * super()._conditional_mean(X, F)
+
+    def _conditional_variance(self, X, F):
+        return self._conditional_mean(X, F) * (1.0 - self._conditional_mean(X, F))
 
 
 def jittered(f):
@@ -152,6 +182,13 @@ ANYWHERE = {
         beta_density,
         [0.3, 0.999],
     ),
+    "probit with mistakes": (
+        Mistaken(),
+        lambda f: 0.1 + 0.8 * norm.cdf(f),
+        lambda f: (0.1 + 0.8 * norm.cdf(f)) * (0.9 - 0.8 * norm.cdf(f)),
+        lambda f, y: np.log(0.1 + 0.8 * norm.cdf(f if y else -f)),
+        [0.0, 1.0],
+    ),
     "custom": (
         Tanh(),
         np.tanh,
@@ -170,6 +207,15 @@ SOMEWHERE = {
         [0.0, 1.0, 30.0],
     ),
     "poisson": (Poisson(), np.exp, np.exp, poisson_density, [0.0, 1.0, 100.0, 300.0]),
+    "poisson with zeros": (
+        ZeroInflated(),
+        lambda f: 0.7 * np.exp(f),
+        lambda f: 0.7 * np.exp(f) + 0.21 * np.exp(2.0 * f),
+        lambda f, y: np.logaddexp(
+            np.log(0.3) if y == 0.0 else -np.inf, np.log(0.7) + poisson_density(f, y)
+        ),
+        [0.0, 1.0, 5.0],
+    ),
     "exponential": (
         Exponential(),
         np.exp,
@@ -354,6 +400,67 @@ def test_many_rows_are_predicted_in_chunks():
     assert_allclose(density[last], predicted_log_density(likelihood, *rows, Y[last]), rtol=1e-12)
     some = predicted_moments(likelihood, *rows)
     assert_all_close([values[last] for values in moments], some, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("df", "expected"), [(1.0, np.inf), (2.0, np.inf), (3.0, 2.75)])
+def test_a_variance_of_student_t_may_be_infinite(df, expected):
+    """It is s² df / (df - 2) with s = 0.5 here, and 2 of f."""
+    _, variance = predicted_moments(StudentT(0.5, df=df), NO_INPUTS, *one_row(0.3, 2.0))
+    assert variance[0, 0] == expected
+
+
+def test_densities_of_a_switched_likelihood_of_two_functions():
+    """The index in the last column belongs to both."""
+    parts = [Gaussian(0.1), StudentT(0.5)]
+    mean = np.linspace(-1.0, 1.0, 12).reshape(6, 2)
+    variance = np.linspace(0.2, 2.0, 12).reshape(6, 2)
+    y = np.sin(np.arange(12.0)).reshape(6, 2)
+    index = np.arange(6)[:, None] % 2
+    Y = np.hstack([y, index])
+    found = predicted_log_density(SwitchedLikelihood(parts), X[:6], mean, variance, Y)
+    apart = [
+        sum(
+            predicted_log_density(part, X[:6], mean[:, [c]], variance[:, [c]], y[:, [c]])
+            for c in range(2)
+        )
+        for part in parts
+    ]
+    assert_allclose(found, np.where(index[:, 0] == 0, *apart), rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        StudentT(scale=Linear([[0.2], [0.0]], 0.5)),
+        with_value(Gamma(), "shape", 2.0),
+        ZeroInflated(),
+        Ordinal(EDGES),
+    ],
+)
+def test_gradients_of_log_densities_in_all_arguments(likelihood):
+    """Of two latent functions; labels and whole numbers have no gradient."""
+    scales = np.array([[0.5, 0.1], [0.2, 0.7]])
+    arguments = [
+        np.array([[0.5, -0.3], [1.5, 0.4]]),
+        np.array([[0.3, -0.4], [0.1, 30.0]]),
+        np.array([[0.5, 2.0], [0.01, 0.7]]),
+        np.array([[1.0, 2.0], [3.0, 1.0]]),
+    ]
+    variables = list(map(tf.Variable, arguments))
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(predicted_log_density(likelihood, *variables))
+    gradients = tape.gradient(total, variables, unconnected_gradients="zero")
+    is_count = isinstance(likelihood, ZeroInflated | Ordinal)
+    for k in range(3 if is_count else 4):
+        step = 1e-5 * scales
+        for place in np.ndindex(2, 2):
+            moved = []
+            for sign in (1.0, -1.0):
+                values = [each.copy() for each in arguments]
+                values[k][place] += sign * step[place]
+                moved.append(tf.reduce_sum(predicted_log_density(likelihood, *values)))
+            slope = (moved[0] - moved[1]) / (2.0 * step[place])
+            assert_allclose(gradients[k].numpy()[place], slope, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("variance", [0.0, 1e-200])

@@ -26,12 +26,15 @@ from gpflow_pep.tilted import (
     LogDensity,
     Projection,
     QuadratureRule,
+    Wasserstein,
     log_density,
     log_partition,
     rule,
     rule_for,
     tilted_rule,
 )
+from gpflow_pep.tilted.blocks import ProductRule, block_rule
+from gpflow_pep.tilted.wasserstein import WassersteinRule
 
 CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 POWERS = (0.0, 0.3, 1.0)
@@ -123,6 +126,24 @@ def test_subclass_does_not_inherit_registered_log_density():
         return LogDensity(lambda F, X, Y: -tf.square(F))
 
     assert float(log_density(Shifted())(f, zero, zero).curvature) == pytest.approx(-2.0)
+
+
+@pytest.mark.parametrize("base", [Gaussian, Probit, Poisson])
+def test_subclass_does_not_inherit_closed_forms(base):
+    """If it overrides ``_scalar_log_prob``."""
+
+    class Halved(base):
+        def _scalar_log_prob(self, X, F, Y):
+            return 0.5 * super()._scalar_log_prob(X, F, Y)
+
+    assert isinstance(tilted_rule(Halved(), KL()), QuadratureRule)
+    assert isinstance(tilted_rule(Halved(), Wasserstein()), WassersteinRule)
+    assert isinstance(block_rule(Halved(), 2), ProductRule)
+    Y = np.array([0.0, 1.0, 1.0, 0.0, 1.0, 1.0])
+    for alpha in (0.0, 0.5):
+        found = moments(rule_for(Halved(), "kl"), Y, 2.0 * alpha)
+        log_partition, *_ = moments(rule_for(base(), "kl"), Y, alpha)
+        assert_allclose(found[0], 0.5 * log_partition, rtol=1e-8)
 
 
 # --- a power per row ------------------------------------------------------------------------------
