@@ -41,12 +41,11 @@ def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset
                 "values."
             )
         shape = getattr(values, "shape", ())
-        if len(shape) != 2 or np.dtype(values.dtype).kind not in "fiu":
-            found = (
-                f"shape {tuple(shape)}, dtype {values.dtype}"
-                if hasattr(values, "shape")
-                else type(values).__name__
-            )
+        dtype = getattr(values, "dtype", None)
+        if len(shape) != 2 or getattr(dtype, "kind", "none") not in "fiu":
+            found = type(values).__name__
+            if isinstance(dtype, np.dtype):
+                found = f"shape {tuple(shape)}, dtype {dtype}"
             raise ValueError(f"{name} must be an array [N, columns] of real numbers, got {found}.")
     if X.shape[0] != Y.shape[0]:
         raise ValueError(

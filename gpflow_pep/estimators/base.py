@@ -1,6 +1,5 @@
 """Base class of the estimators: kernel, inducing points, training, streams and the posterior."""
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,7 +32,7 @@ from ..maths.linalg import unreported
 from ..models import PEP, PEPR
 from ..models.kernels_and_inducing_variables import free_number_of_points
 from ..models.stream import Stream
-from ..runtime import atomic, compiled, functions_of_model, warn, with_plain_errors
+from ..runtime import atomic, compiled, functions_of_model, silent, warn, with_plain_errors
 from ..selection.alpha import AlphaSelection, select_alpha
 from ..selection.num_inducing import NumInducingSelection, select_num_inducing
 from ..selection.reuse import compiled_model
@@ -286,8 +285,7 @@ class SparseGPEstimator(BaseEstimator):
         if finer is None:
             return model, training
         options = replace(options, tolerance=_FINER_TOLERANCE * options.tolerance)
-        with suppress(*FAILURES), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # a finer model that fails is discarded
+        with suppress(*FAILURES), silent():  # a finer model that fails is discarded
             with compiled_model(finer, free_points=True) as worker:
                 second = trained(worker, options)
             last = second.result
@@ -589,11 +587,15 @@ def trained(model: GPModel, options: FitOptions | None) -> Training:
     result = None
     if options is not None:
         result = uninterrupted(train(model, options))
-    return ended(model, result)
+    return ended(model, result, is_last=options is None or options.optimizer != "adam")
 
 
-def ended(model: GPModel, result: FitResult | None) -> Training:
-    """Return the end of a training with this result, if any: the objective and the posterior."""
+def ended(model: GPModel, result: FitResult | None, *, is_last: bool = True) -> Training:
+    """
+    Return the end of a training with this result, if any: the objective and the posterior.
+
+    :param is_last: whether the last objective of the result is the trained model's, as with L-BFGS.
+    """
     sites = getattr(result, "sites", None)
     # `_keep` warns, `result.reason` has the jitter.
     with without_warnings(model), unreported(), restored(model, "tol"):
@@ -602,7 +604,7 @@ def ended(model: GPModel, result: FitResult | None) -> Training:
         values = _posterior_values(model)
     if isinstance(model, PEP):
         evidence = model.sites_status.log_evidence
-    elif result is not None and result.objective:
+    elif result is not None and result.objective and is_last:
         evidence = result.objective[-1] - TrainingStep(model).log_prior_density()
     else:  # no training, or the first step failed
         evidence = float(model.maximum_log_likelihood_objective())

@@ -3,7 +3,6 @@ The exact model: if all rows are inducing points, a PEPR is, up to the jitter, G
 alpha. A training step of GPR takes half the time, and compiling it a quarter.
 """
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -14,22 +13,29 @@ from gpflow.models import GPR
 
 from ..maths.linalg import inverse_of_product
 from ..models import PEPR
+from ..runtime import silent
 from ..selection.reuse import compiled_model
 from ..training import FitResult, uninterrupted
+from ..training.coordinates import spreads
 from ..training.fitting import train
 from ..training.options import FitOptions
 
 MOST_ROWS = 800  # GPR takes O(N³) time and O(N²) memory
-_ROUNDING = 1e-9  # of a prior variance, relative
+_ROUNDING = 1e-9  # of a prior variance and of squared distances, relative
 
 
 def is_exact(model: PEPR) -> bool:
     """
     Return whether the inducing points are all distinct rows, of at most 800 rows in one process,
-    and determine f at them up to rounding. They do not if the kernel has a `White` part.
+    and determine f at them up to rounding. They do not if the kernel has a `White` part, and GPR
+    does not if rows are some thousand standard deviations from 0: GPflow expands squares of
+    differences.
     """
     X = model.data[0].numpy()
     if len(X) > MOST_ROWS or X.dtype != np.float64 or tf.distribute.has_strategy():
+        return False
+    distance = np.max(np.abs(X), axis=0) / spreads(X)
+    if distance.max() ** 2 * np.finfo(X.dtype).eps > _ROUNDING:
         return False
     points = model.inducing_variable.Z.numpy()
     if not np.array_equal(np.unique(X, axis=0), np.unique(points, axis=0)):
@@ -54,8 +60,7 @@ def trained_as_gpr(model: PEPR, options: FitOptions) -> FitResult:
     model: it gives no warning.
     """
     options = replace(options, first_rows=None, train_inducing=None)
-    with warnings.catch_warnings(), compiled_model(as_gpr(model), free_points=False) as worker:
-        warnings.simplefilter("ignore", UserWarning)
+    with silent(), compiled_model(as_gpr(model), free_points=False) as worker:
         return uninterrupted(train(worker, options))
 
 

@@ -423,6 +423,8 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
         check_numbers(y, "y")
         X, numbers = self._validated(X, reset, y=y, multi_output=True, y_numeric=True)
         Y: AnyNDArray = np.asarray(numbers, dtype=default_float())
+        if found := validation.not_finite(Y[:, None] if Y.ndim == 1 else Y):
+            raise ValueError(f"y must be finite, got {found}.")
         validation.check_integers(y, Y, "y")
         return X, Y[:, None] if Y.ndim == 1 else Y
 
@@ -551,7 +553,7 @@ def _trained_exactly(model: PEPR, options: FitOptions) -> Training | None:
         result = trained_as_gpr(model, options)
         if result.status != FAILED:
             with compiled_model(model, free_points=True) as worker:
-                return ended(worker, result)
+                return ended(worker, result, is_last=options.optimizer != "adam")
     return None
 
 

@@ -1,14 +1,17 @@
 """Choose inducing points from the rows of X: random distinct rows or k-means centers."""
 
+import threading
 import warnings
 from typing import Any
 
 import numpy as np
 from gpflow.base import AnyNDArray
 from scipy.spatial import KDTree
-from threadpoolctl import threadpool_limits
 
 from .. import validation
+from ..runtime.threads import one_thread
+
+_LOCK = threading.Lock()  # warnings are ignored in all threads
 
 
 def distinct(X: AnyNDArray) -> AnyNDArray:
@@ -65,7 +68,8 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
         return X.copy()
     method = MiniBatchKMeans if len(X) >= 20_000 else KMeans  # faster for so many rows
     with (
-        threadpool_limits(1, user_api="openmp"),
+        one_thread("openmp"),
+        _LOCK,
         warnings.catch_warnings(),
         np.errstate(under="ignore"),  # squared distances may underflow
     ):

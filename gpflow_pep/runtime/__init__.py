@@ -1,6 +1,6 @@
 """TensorFlow internals: tracing, checks, custom gradients, devices, workers."""
 
-from .checks import UnreadableData, asserted, reason_of, repeated, warn, with_plain_errors
+from .checks import UnreadableData, asserted, reason_of, repeated, silent, warn, with_plain_errors
 from .custom_gradients import (
     Sources,
     Tensors,

@@ -41,6 +41,7 @@ _CREATE_OPERATION = frozenset(
 )
 
 _IS_REPEATED = ContextVar("is_repeated", default=False)
+_IS_SILENT = ContextVar("is_silent", default=False)
 
 
 @contextmanager
@@ -128,8 +129,20 @@ def reason_of(error: BaseException) -> str:
     return text
 
 
+@contextmanager
+def silent() -> Iterator[None]:
+    """Ignore warnings of this library in this thread; `warnings.catch_warnings` is for all."""
+    token = _IS_SILENT.set(True)
+    try:
+        yield
+    finally:
+        _IS_SILENT.reset(token)
+
+
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn, as if from the line of the user's code that led here."""
+    if _IS_SILENT.get():
+        return
     frame = sys._getframe()
     level = 1
     while frame.f_back is not None and _is_of_library(frame.f_code.co_filename):

@@ -121,7 +121,8 @@ def select_alpha(
                 last = model
                 with compiled_model(model, free_points=is_own_training) as worker:
                     given = () if hasattr(model, "data") else (rows,)
-                    results.append(uninterrupted(train(worker, *given)))
+                    result = uninterrupted(train(worker, *given))
+                    results.append(model if result is worker else result)
                     if folds is None:
                         density[:] = worker.loo_log_predictive_density()
                     else:

@@ -16,7 +16,7 @@ from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.config import default_jitter
 from gpflow.inducing_variables import InducingPoints
 from gpflow.models import GPR, GPModel
-from gpflow.utilities import parameter_dict
+from gpflow.utilities import parameter_dict, set_trainable
 
 from ..engine import BlockChunks
 from ..models import PEP, PEPR, PEPClassifier
@@ -33,8 +33,8 @@ _LOCK = threading.Lock()
 @contextmanager
 def compiled_model(model: GPModel, *, free_points: bool) -> Iterator[GPModel]:
     """
-    Yield a compiled model with the values of `model`, and copy them back; `model` itself if it is
-    not comparable.
+    Yield a compiled model with the values of `model`, and copy them back, with priors and flags that
+    have changed; `model` itself if it is not comparable.
 
     :param free_points: take any number of inducing points. Z then has no static shape, which Keras
         rejects.
@@ -59,7 +59,15 @@ def compiled_model(model: GPModel, *, free_points: bool) -> Iterator[GPModel]:
             )
         if free_points and are_inducing_points(worker.inducing_variable):
             free_number_of_points(worker.inducing_variable)
+    before = structure(worker, free_points=free_points)
     yield worker
+    if structure(worker, free_points=free_points) != before:  # a user's training may change it
+        for ours, theirs in zip(_parameters(model), _parameters(worker), strict=True):
+            set_trainable(ours, theirs.trainable)
+            ours.prior = theirs.prior
+            ours.prior_on = theirs.prior_on
+        assign_values(model, worker)
+        return
     assign_values(model, worker)
     _assign_data(worker, tuple(values[:1] for values in worker.data))
     with _LOCK:

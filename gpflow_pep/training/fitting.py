@@ -25,7 +25,7 @@ from .checkpoints import Checkpoints, check_same_run, check_same_start
 from .dataset_batches import Batch, check_data, dataset_batches, rows_for
 from .history import HeldOut, History, keeping_data, recorded_interruption
 from .lbfgs import LBFGS
-from .monitor import monitor
+from .monitor import closed_writers, monitor
 from .objectives import FAILURES, Objective, SitesObjective
 from .options import Callback, FitOptions
 from .result import CONVERGED, EARLY, FAILED, INTERRUPTED, LIMIT, FitResult, Outcome
@@ -218,6 +218,7 @@ def train(
         objectives.restored(model, "mixed_precision"),
         recorded_interruption(enabled=workers.count == 1) as interrupted,
         _progress_bar(options) as progress_bar,
+        closed_writers(),
     ):
         history = History(
             options=options,

@@ -9,10 +9,10 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 from scipy.optimize import Bounds, OptimizeResult, minimize
-from threadpoolctl import threadpool_limits
 
 from ..maths.linalg import epsilon
 from ..runtime import reason_of
+from ..runtime.threads import one_thread
 from .coordinates import Coordinates
 from .history import NOT_FINITE, History
 from .objectives import FAILURES, Objective
@@ -307,7 +307,7 @@ class LBFGS:
         # If all had bounds, SciPy's first step would be as long as the gradient.
         least[:1] = -np.inf
         # Idle BLAS threads spin and slow down TensorFlow.
-        with threadpool_limits(1, user_api="blas"):
+        with one_thread("blas"):
             return minimize(
                 self._evaluate,
                 start,

@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from gpflow.monitor import (
     Monitor,
     MonitorTaskGroup,
     ScalarToTensorBoard,
+    ToTensorBoard,
 )
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -27,6 +29,17 @@ from ..runtime import warn
 from ..saving.arrays_file import check_writable
 from .history import History
 from .objectives import without_warnings
+
+
+@contextmanager
+def closed_writers() -> Iterator[None]:
+    """Close event files that are opened within: GPflow keeps them, by folder, for later runs."""
+    before = set(ToTensorBoard.writers)
+    try:
+        yield
+    finally:
+        for directory in set(ToTensorBoard.writers) - before:
+            ToTensorBoard.writers.pop(directory).close()
 
 
 def monitor(

@@ -38,8 +38,8 @@ class FitResult:
     """
     objective: tuple[float, ...]
     """
-    The objective in nats at every record: the best so far (L-BFGS), the mean over minibatches since
-    the last record, or the energy of models with sites; the last energy is at converged sites.
+    The objective in nats at every record: the best so far (L-BFGS), with Adam before the step, the mean
+    over minibatches since the last record, or the energy of models with sites; the last energy is at converged sites.
     Empty if nothing is trainable.
     """
     held_out: Mapping[str, tuple[float, ...]]

@@ -4,6 +4,7 @@ time.
 """
 
 import numpy as np
+import pandas
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
@@ -288,6 +289,8 @@ def test_statistics_of_other_columns_are_refused():
         (X, [[1.0]], "^Y must be an array .* got list"),
         (X.astype(str), Y, "^X must be an array .* dtype"),
         (np.ma.masked_less(X, 0.0), Y, "^X must be an array without a mask"),
+        (pandas.DataFrame(X), Y, "^X must be an array .* got DataFrame"),
+        (X, tf.constant(Y), "^Y must be an array .* got EagerTensor"),
     ],
 )
 def test_arrays_that_are_refused(X, Y, message):

@@ -92,6 +92,16 @@ def test_rounding_of_the_kernel_is_no_white_part():
     assert is_exact(made(kernel=Rounded()))
 
 
+def test_rows_far_from_0_are_not_exact():
+    """Squares of their distances would be rounded; PEPR centers the rows."""
+    x = rng.integers(0, 6 * 1024, (60, 1)) / 1024.0  # sums are not rounded
+    y = np.sin(x[:, 0]) + 0.1 * rng.normal(size=60)
+    near, far = (SparseGPRegressor(n_draws=0).fit(x + shift, y) for shift in (0.0, 2.0**22))
+    assert is_exact(near.model_) and not is_exact(far.model_)
+    evidences = [each.log_marginal_likelihood_value_ for each in (near, far)]
+    assert_allclose(*evidences, rtol=1e-3)
+
+
 def test_many_rows_are_not_exact():
     rows = line(0.0, 1.0, 900)
     assert not is_exact(PEPR((rows, rows), Matern52(), rows))

@@ -112,6 +112,17 @@ def test_all_rows_as_inducing_points_are_the_exact_gp(X, y, normalize):
     assert ours.kernel_.variance.numpy() == pytest.approx(1.5, rel=1e-12)
 
 
+def test_the_evidence_is_that_of_the_model_after_the_last_step_of_adam(X, y):
+    fitted = small(optimizer="adam", max_iterations=2, learning_rate=0.1).fit(X, y)
+    expected = fitted.model_.maximum_log_likelihood_objective()
+    assert_allclose(fitted.log_marginal_likelihood_value_, expected, rtol=1e-9)
+
+
+def test_missing_values_of_y_are_named():
+    with refused("y must be finite, got 1 values that are NaN or infinite, the first in row 1"):
+        SparseGPRegressor().fit([[0.0], [1.0], [2.0]], [0.5, None, 0.7])
+
+
 def test_a_few_rows_without_noise():
     """The priors leave room for small noise: ten rows of a parabola suffice."""
     x = np.linspace(0.0, 10.0, 10)

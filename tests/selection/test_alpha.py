@@ -5,12 +5,13 @@ import pytest
 import tensorflow as tf
 from gpflow.kernels import Matern52, SquaredExponential
 from gpflow.likelihoods import Gaussian
+from gpflow.utilities import set_trainable
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refused
 from waves import line, wave
 
-from gpflow_pep import APEP, PEPR, TSVGP, select_alpha
+from gpflow_pep import APEP, PEPR, TSVGP, select_alpha, weak_priors
 from gpflow_pep.training import fit
 
 N = 40
@@ -32,6 +33,30 @@ def untrained(*_):
 
 def selected(alphas, make=make, **options):
     return select_alpha(make, (X, Y), alphas, train=untrained, **options)
+
+
+def test_a_training_that_changes_the_model_does_not_affect_others():
+    """Flags and priors belong to the models of one selection, which are kept apart."""
+
+    def free(model):
+        return fit(model, max_iterations=3)
+
+    def changing(model):
+        set_trainable(model.kernel.variance, False)
+        weak_priors(model)
+        fit(model, max_iterations=3)
+        return model
+
+    expected = select_alpha(make, (X, Y), [0.0, 1.0], train=free)
+    changed = select_alpha(make, (X, Y), [0.0, 1.0], train=changing)
+    found = select_alpha(make, (X, Y), [0.0, 1.0], train=free)
+    assert_array_equal(found.densities, expected.densities)
+    models = [results[0] for results in changed.trainings]
+    assert [float(model.alpha) for model in models] == [0.0, 1.0]
+    for model in models:
+        assert_array_equal(model.data[0], X)
+        assert model.kernel.lengthscales.prior is not None
+        assert not model.kernel.variance.trainable
 
 
 def test_scores_and_errors():

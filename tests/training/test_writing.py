@@ -2,11 +2,13 @@
 
 import errno
 import math
+import shutil
 import warnings
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.monitor import ToTensorBoard
 from quick import partly_slow
 from refusals import refused
 from small_models import MAKERS, X, Y, options_for
@@ -98,6 +100,16 @@ def test_a_tensorboard_that_cannot_be_written_any_more(tmp_path, monkeypatch, er
         result = fit(MAKERS["TSVGP"](), (X, Y), tensorboard=tmp_path / "t", **OPTIONS)
     assert len(told) == 1 and asked == [5]
     assert result.objective == expected.objective
+
+
+def test_a_run_closes_its_events(as_new, tmp_path):
+    """A later run writes to a folder that was removed."""
+    folder = tmp_path / "events"
+    for _ in range(2):
+        fit(as_new("TSVGP"), (X, Y), **{**OPTIONS, "max_iterations": 5}, tensorboard=folder)
+        assert str(folder) not in ToTensorBoard.writers
+        assert list(folder.iterdir())
+        shutil.rmtree(folder)
 
 
 def test_rejects_invalid_checkpoint_seconds(as_new, tmp_path):
