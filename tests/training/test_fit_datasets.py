@@ -51,7 +51,7 @@ def counted(dataset, passes):
     return start.flat_map(lambda _: dataset)
 
 
-@partly_slow("name", OF_MINIBATCHES, quick=["ARPEP"])
+@partly_slow("name", OF_MINIBATCHES, quick=["ARPEP", "BTSVGP"])
 def test_a_dataset_with_the_batches_of_arrays_gives_the_same_training(as_new, name):
     """Bit for bit: objectives, scores and parameters."""
     options = {"max_iterations": 12, "interval": 3, "held_out": held_out_for(name)}

@@ -139,13 +139,6 @@ def test_extreme_units(unit):
     assert_allclose(kernel.variance.prior.location, expected, rtol=1e-12)
 
 
-def test_a_single_column():
-    kernel = Matern52(lengthscales=0.8)
-    weak_priors(model_of(X[:, 1:2], kernel=kernel))
-    expected = density(0.8, X[:, 1].std(), 1.5)
-    assert_allclose(kernel.lengthscales.log_prior_density(), expected, rtol=1e-13)
-
-
 def test_parameters_keep_their_own_priors_and_fixed_parameters_get_none():
     model = model_of()
     prior = tfp.distributions.LogNormal(np.float64(0.0), np.float64(1.0))

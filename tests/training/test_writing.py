@@ -11,7 +11,7 @@ import tensorflow as tf
 from gpflow.monitor import ToTensorBoard
 from quick import partly_slow
 from refusals import refused
-from small_models import MAKERS, X, Y, options_for
+from small_models import X, Y, options_for
 
 from gpflow_pep.saving import arrays_file
 from gpflow_pep.training import checkpoints, fit, monitor
@@ -58,7 +58,7 @@ def full(*_):
 
 
 @pytest.mark.slow
-def test_a_checkpoint_that_cannot_be_written_any_more(tmp_path, monkeypatch):
+def test_a_checkpoint_that_cannot_be_written_any_more(as_new, tmp_path, monkeypatch):
     """One warning; the result is that without checkpoints, and the file before stays."""
     path = tmp_path / "c.npz"
     writes = []
@@ -69,13 +69,13 @@ def test_a_checkpoint_that_cannot_be_written_any_more(tmp_path, monkeypatch):
         (save if len(writes) == 1 else full)(*arguments)
 
     monkeypatch.setattr(checkpoints, "save_arrays", first_only)
-    expected = fit(MAKERS["TSVGP"](), (X, Y), **OPTIONS)
+    expected = fit(as_new("TSVGP"), (X, Y), **OPTIONS)
     with pytest.warns(UserWarning, match="could not be written.*No space left") as told:
-        result = fit(MAKERS["TSVGP"](), (X, Y), checkpoint=path, checkpoint_seconds=0.0, **OPTIONS)
+        result = fit(as_new("TSVGP"), (X, Y), checkpoint=path, checkpoint_seconds=0.0, **OPTIONS)
     assert len(told) == 1 and len(writes) > 3
     assert result.objective == expected.objective and result.status == expected.status
     monkeypatch.undo()
-    again = fit(MAKERS["TSVGP"](), (X, Y), checkpoint=path, **OPTIONS)
+    again = fit(as_new("TSVGP"), (X, Y), checkpoint=path, **OPTIONS)
     assert again.objective == expected.objective
 
 
@@ -84,8 +84,8 @@ def test_a_checkpoint_that_cannot_be_written_any_more(tmp_path, monkeypatch):
     [full, lambda *_: (_ for _ in ()).throw(tf.errors.NotFoundError(None, None, "gone"))],
     1,
 )
-def test_a_tensorboard_that_cannot_be_written_any_more(tmp_path, monkeypatch, error):
-    expected = fit(MAKERS["TSVGP"](), (X, Y), **OPTIONS)
+def test_a_tensorboard_that_cannot_be_written_any_more(as_new, tmp_path, monkeypatch, error):
+    expected = fit(as_new("TSVGP"), (X, Y), **OPTIONS)
     asked = []
 
     def broken(step):
@@ -97,7 +97,7 @@ def test_a_tensorboard_that_cannot_be_written_any_more(tmp_path, monkeypatch, er
         UserWarning,
         match="tensorboard '.*t' could not be written: .*; training continues without it",
     ) as told:
-        result = fit(MAKERS["TSVGP"](), (X, Y), tensorboard=tmp_path / "t", **OPTIONS)
+        result = fit(as_new("TSVGP"), (X, Y), tensorboard=tmp_path / "t", **OPTIONS)
     assert len(told) == 1 and asked == [5]
     assert result.objective == expected.objective
 
