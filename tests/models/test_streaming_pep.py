@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from quick import partly_slow
 from refusals import stopped
 
-from gpflow_pep import PEP, PEPR, PEPClassifier, StreamingPEP
+from gpflow_pep import PEP, PEPR, StreamingPEP
 from gpflow_pep.likelihoods import Probit
 
 rng = np.random.default_rng(4)
@@ -70,12 +70,3 @@ def test_sites_are_converged_before_they_are_absorbed():
     for model in models:
         model.update(second)
     assert_near(models[0].predict_f(X)[0], models[1].predict_f(X)[0], 1e-6)
-
-
-def test_pep_has_no_old_posterior():
-    first, *_ = batches(LABELS)
-    stream, model = (kind(first, kernel(), Probit(), Z) for kind in (StreamingPEP, PEP))
-    assert stream._inference().problem.old is not None and model._inference().problem.old is None
-    for kind in (PEP, PEPClassifier):
-        assert not any(hasattr(kind, name) for name in ("update", "state", "from_state", "_absorb"))
-    assert model._old is None
