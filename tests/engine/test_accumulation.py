@@ -50,11 +50,6 @@ POWERS = {
 }
 
 
-@pytest.fixture(params=["rows", "equal", "unequal"])
-def kind(request):
-    return request.param
-
-
 @pytest.fixture(
     params=some_slow(
         ["PEP 0.5", "SGPR", "FITC", "T-SGPR", "tiny", "one per block"],
@@ -187,22 +182,6 @@ def test_a_derivative_in_A_need_not_be_symmetric(sites, method):
     close(gradient(engine), expected, EXACT)
 
 
-@partly_slow("chunk_size", [1, 2, 5, 12, 13, 400], quick=[1, 5])
-def test_the_chunk_size_changes_nothing(kind, chunk_size):
-    """
-    One chunk or many: other orders of summation, 13 eps; asked for is 1e-10, which also holds for
-    many rows.
-    """
-    problem = make_problem(seed=7)
-    blocks = make_blocks(kind, 13)
-    sites = IndependentSites() if kind == "rows" else BlockSites()
-    alpha = np.linspace(0.0, 1.0, len(blocks))
-    powers = Powers(alpha, alpha, 0.5 * (1.0 - alpha))
-    one = collected(problem, make_chunks(kind, blocks, 10_000), sites, powers, 0.9)
-    many = collected(problem, make_chunks(kind, blocks, chunk_size), sites, powers, 0.9)
-    all_close([*many[0], *many[1]], [*one[0], *one[1]], 1e-10)
-
-
 @pytest.mark.parametrize("products", [False, True], ids=["by solves", "by products"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_linear_and_general_adjoints_agree(monkeypatch, seed, products):
@@ -268,22 +247,6 @@ def test_several_latent_functions_are_several_calls(name, chunks):
         all_close([value[number] for value in sums[:-1]], alone[:-1], EXACT)  # no shared matrix
         all_close([value[number] for value in gradients[:5]], [Kuu_bar, *rows_bar], EXACT)
     close(gradients[5], scale_bar, EXACT)
-
-
-def test_several_latent_functions_share_a_residual():
-    """
-    Kuu [C, M, M] with residuals and noise [1, N, ...] that broadcast: one y, several functions.
-    """
-    problem = make_problem(seed=14)
-    chunks = RowChunks(5)
-    shared = [problem.Kuf[None], problem.Kff[None], problem.noise[None], problem.residual[None]]
-    copies = [np.repeat(values, 2, axis=0) for values in shared]
-    Kuu = tf.constant(np.repeat(problem.Kuu[None], 2, axis=0))
-    results = []
-    for rows in (copies, [*copies[:2], *shared[2:]]):
-        rows = TensorRows(chunks, *rows)
-        results.append(accumulate_sums(rows, IndependentSites(), POWERS["PEP 0.5"], Kuu=Kuu))
-    all_close(*results, EXACT)
 
 
 def test_rounding_below_zero_is_no_variance():

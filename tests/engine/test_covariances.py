@@ -6,11 +6,10 @@ there the reference is numpy's (z - x)^2, exact for inputs that are multiples of
 """
 
 import numpy as np
-import pytest
 import tensorflow as tf
 from gpflow.covariances import Kuf
 from gpflow.inducing_variables import InducingPatches, InducingPoints
-from gpflow.kernels import Convolutional, Kernel, Linear, Matern32, Periodic, SquaredExponential
+from gpflow.kernels import Convolutional, Kernel, SquaredExponential
 from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_pep.engine import Prior
@@ -37,21 +36,6 @@ def test_a_subclass_of_inducing_points_uses_its_own_covariance():
     kernel = SquaredExponential()
     whole = ours(kernel, InducingPoints(Z))
     assert_allclose(ours(kernel, Halved(Z)), 0.5 * whole, rtol=EXACT)
-
-
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        Matern32(),
-        SquaredExponential() + Linear(),
-        Periodic(SquaredExponential()),
-    ],
-    ids=["Matern", "sum", "periodic"],
-)
-def test_other_kernels_use_gpflow_covariances(kernel):
-    inducing_variable = InducingPoints(Z)
-    expected = Kuf(inducing_variable, kernel, tf.constant(X))
-    assert_array_equal(ours(kernel, inducing_variable), expected)
 
 
 def test_inducing_patches_use_theirs():

@@ -15,7 +15,6 @@ import pytest
 import tensorflow as tf
 from comparisons import assert_near
 from covariances import values_and_slopes
-from gpflow.covariances import Kuf, Kuu
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import (
     Constant,
@@ -74,16 +73,6 @@ def exactly(kernel, X, X2):
     return kernel.K_r2(tf.reduce_sum(tf.square(difference), axis=-1))
 
 
-def gpflows(kernel, Z, X):
-    points = InducingPoints(Z)
-    return points, lambda rows: (
-        Kuu(points, kernel, jitter=1e-6),
-        Kuf(points, kernel, rows),
-        kernel(rows),
-        kernel(rows, full_cov=False),
-    )
-
-
 def differences(kernel, Z, X):
     points = InducingPoints(Z)
     jitter = 1e-6 * np.eye(len(Z))
@@ -133,21 +122,14 @@ def agree(actual, expected, value_error, derivative_error):
     ],
 )
 def test_values_and_derivatives_of_gpflow(kernel, options):
-    """
-    S is 100, and a Matern 1/2 is steep in its own diagonal only, where GPflow's has the error:
-    sqrt(100 eps).
-    """
     made = kernel(1.3, **OPTIONS[options])
     assert Prior(InducingPoints(Z), made).inputs[0].shape[-1] >= 4 + 2  # the form is in use
-    error = 1e-13 if kernel not in STEEP else 1e-6
-    agree(everything(ours, made, Z, X), everything(gpflows, made, Z, X), error, 1e2 * error)
     agree(everything(ours, made, Z, X), everything(differences, made, Z, X), 1e-13, 1e-11)
 
 
 @partly_slow("name", COMBINATIONS, quick=["product", "nested", "few inputs"])
 def test_sums_and_products(name):
     kernel = COMBINATIONS[name]()
-    agree(everything(ours, kernel, Z, X), everything(gpflows, kernel, Z, X), 1e-13, 1e-11)
     agree(everything(ours, kernel, Z, X), everything(differences, kernel, Z, X), 1e-13, 1e-11)
 
 

@@ -4,12 +4,11 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from comparisons import assert_all_close, assert_all_near, assert_near
+from comparisons import assert_all_near, assert_near
 from doubles import double
 from gpflow.inducing_variables import InducingPoints
-from gpflow.likelihoods import Gaussian, StudentT
+from gpflow.likelihoods import Gaussian
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import partly_slow
 
 from gpflow_pep.engine import OldPosteriorSite, OneChunk, Prior, RowChunks, SiteSums
 from gpflow_pep.ep import Inference, LatentRows, Problem, Sites
@@ -138,21 +137,6 @@ def test_gaussian_sites_are_found_at_once(power):
             assert_near(change[:, 1, c], expected, CLOSE)
             ratios.append(1.0 - POWERS[power] * sites[:, 0, c] * variance)
         assert float(found.cavity_ratio) == pytest.approx(np.min(ratios), abs=CLOSE)
-
-
-@pytest.mark.parametrize("keep", [True, False])
-@partly_slow("chunk_size", [1, 4, 11, 100], quick=[4])
-def test_chunks_change_nothing(chunk_size, keep):
-    """Compare all results of a sweep, for a likelihood whose sites depend on the cavities."""
-    sites = some_sites()
-    rule = rule_for(StudentT(scale=0.4), "kl")
-    results = []
-    for size, kept in ((None, False), (chunk_size, keep)):
-        given = rows(size, POWERS["each"])
-        results.append(
-            problem(given, rule, keep=kept).sweep(double(sites), sums(sites).posterior())
-        )
-    assert_all_close(*results, rtol=1e-11, atol=CLOSE)
 
 
 def test_a_row_without_a_cavity_stays():

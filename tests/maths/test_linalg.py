@@ -148,12 +148,6 @@ def test_error_reports_missing_jitter(dtype, scale):
     factorized(matrix + (missing * np.eye(100)).astype(dtype))
 
 
-def test_single_precision():
-    assert factorized(positive_definite(4).astype(np.float32)).dtype == tf.float32
-    with stopped(r"smallest eigenvalue -0\.5"):
-        factorized(INDEFINITE.astype(np.float32))
-
-
 def test_name_and_advice_may_contain_braces():
     """The placeholder of tf.strings.format is {}."""
     with pytest.raises(InvalidArgumentError) as error:
