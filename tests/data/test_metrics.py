@@ -85,10 +85,6 @@ def call(score, **changed):
     return score(**{name: arguments[name] for name in SCORES[score]})
 
 
-def test_good_arguments_are_accepted():
-    assert all(math.isfinite(call(score)) for score in SCORES)
-
-
 @pytest.mark.parametrize(("score", "name"), EVERY_ARGUMENT)
 def test_bad_values_and_shapes_are_refused(score, name):
     for bad in (np.nan, np.inf, -np.inf):

@@ -145,8 +145,8 @@ def test_variational_expectations_match_integrals(kind, labels):
     or more).
     """
     likelihood = kind(labels=labels)
-    variance = np.full(5, 0.5)
-    found = call(likelihood.variational_expectations, MEANS, variance, np.full(5, labels[1]))
+    rows = MEANS, np.full(5, 0.5), np.full(5, labels[1])
+    found = call(likelihood.variational_expectations, *rows)
     with mp.workdps(20):
         expected = [
             mpmath.quad(
@@ -157,10 +157,6 @@ def test_variational_expectations_match_integrals(kind, labels):
             for m in MEANS
         ]
     assert_allclose(found, floats(expected), rtol=1e-5)
-    by_gpflow = likelihood.quadrature(
-        lambda f: likelihood.log_cdf(f), tf.constant(MEANS[:, None]), tf.constant(variance[:, None])
-    )
-    assert_allclose(found, by_gpflow[:, 0], rtol=1e-13)
 
 
 @both

@@ -1,10 +1,9 @@
-"""MultiClassRobustMax against GPflow with many nodes, references and sums over classes."""
+"""MultiClassRobustMax against GPflow, references and sums over classes."""
 
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from comparisons import assert_all_close
 from differences import assert_gradients
 from model_values import references
 from numpy.testing import assert_allclose
@@ -29,14 +28,10 @@ def likelihood():
 
 @pytest.fixture
 def gpflows():
-    """
-    GPflow's likelihood with 300 nodes, enough for variances of similar size, and without squashing.
-    """
+    """GPflow's likelihood without squashing."""
     link = gpflow.likelihoods.RobustMax(C, 0.02 * (C - 1) / C)
     link._squash = 0.0
-    likelihood = gpflow.likelihoods.MultiClass(C, link)
-    likelihood.num_gauss_hermite_points = 300
-    return likelihood
+    return gpflow.likelihoods.MultiClass(C, link)
 
 
 def test_equals_gpflow(likelihood, gpflows):
@@ -44,15 +39,6 @@ def test_equals_gpflow(likelihood, gpflows):
     assert_allclose(likelihood.log_prob(X, F, Y), gpflows.log_prob(X, F, Y), rtol=1e-14)
     for name in ("conditional_mean", "conditional_variance"):
         assert_allclose(getattr(likelihood, name)(X, F), getattr(gpflows, name)(X, F), rtol=1e-12)
-    for name in ("variational_expectations", "predict_log_density"):
-        ours, theirs = (
-            getattr(model, name)(X, MEAN, VARIANCE, Y) for model in (likelihood, gpflows)
-        )
-        assert_allclose(ours, theirs, rtol=1e-9)
-    ours, theirs = (
-        model.predict_mean_and_var(X, MEAN, VARIANCE) for model in (likelihood, gpflows)
-    )
-    assert_all_close(ours, theirs, rtol=1e-9)
 
 
 @pytest.mark.parametrize("case", REFERENCES, ids=lambda case: case["name"])

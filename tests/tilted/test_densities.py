@@ -103,12 +103,8 @@ def test_ordinal_at_the_outermost_bins():
 
 
 AUTOMATIC = {
-    "probit": (Probit(), 1.0),
-    "logit": (Logit(), 0.0),
-    "poisson": (Poisson(binsize=0.3), 4.0),
     "poisson softplus": (Poisson(tf.nn.softplus), 2.0),
     "bernoulli": (Bernoulli(), 0.0),
-    "student t": (StudentT(scale=0.3), 0.4),
     "gamma": (Gamma(shape=2.0), 0.4),
     "beta": (Beta(scale=3.0), 0.4),
 }

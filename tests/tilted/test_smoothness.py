@@ -6,7 +6,6 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from gpflow.likelihoods import Beta, Gamma, Ordinal
 from own_likelihoods import Own
 from refusals import refused
 
@@ -61,16 +60,3 @@ def test_error_locates_the_kink():
 def test_models_reject_kinks():
     with refused("twice differentiable"):
         PEP((X, Y), gpflow.kernels.SquaredExponential(), Own(KINKS["Laplace"]), X[:5])
-
-
-@pytest.mark.parametrize(
-    "likelihood",
-    [
-        Beta(),
-        Ordinal(np.array([0.5, 1.5])),
-        Gamma(),
-    ],
-)
-def test_accepts_gpflow_likelihoods(likelihood):
-    Y = tf.fill([50, 2], tf.constant(0.5, tf.float64))
-    rule_for(likelihood, KL()).check(Observations(tf.constant(X), Y), 2)
