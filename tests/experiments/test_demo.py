@@ -5,11 +5,9 @@ import json
 
 import pytest
 from matplotlib.image import imread
-from refusals import refused
 
 from experiments import demo
 from experiments.protocols import demonstrations
-from experiments.report import recorded
 
 DEMONSTRATIONS = {  # numbers of the methods, their names, the experiment, the set and its size
     "regression": ((0, 3), ["SGPR", "PEP α=0.5"], "regression", "diabetes", "398 training and 44"),
@@ -84,9 +82,3 @@ def test_unusable_data_set_ends_the_demonstration(runs, task, dataset, message):
     with pytest.raises(SystemExit, match=message):
         demo.main(["--task", task, "--dataset", dataset, "--runs", str(runs)])
     assert not runs.exists()
-
-
-def test_run_that_failed_has_no_results(tmp_path):
-    (tmp_path / "run.json").write_text('{"status": "FAILED"}')
-    with refused("status FAILED"):
-        recorded.read_run(tmp_path)

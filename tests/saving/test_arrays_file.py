@@ -260,18 +260,6 @@ def test_a_write_that_fails_names_the_path_and_leaves_the_earlier_file(
     assert list(tmp_path.iterdir()) == [path] and path.read_bytes() == b"of an earlier call"
 
 
-def test_a_file_that_cannot_be_completed_leaves_the_one_before(tmp_path, saved, monkeypatch):
-    def broken(file, **arrays):
-        file.write(b"half of it")
-        raise OSError("No space left on device")
-
-    before = saved.read_bytes()
-    monkeypatch.setattr(np, "savez", broken)
-    with pytest.raises(OSError, match="No space"):
-        save_arrays(saved, ARRAYS)
-    assert saved.read_bytes() == before and list(tmp_path.iterdir()) == [saved]
-
-
 def test_reports_a_link_to_itself(path):
     path.symlink_to(path.name)
     for use in (

@@ -26,12 +26,6 @@ def assert_says(caught, *parts):
         assert part in str(caught.value)
 
 
-def test_local_directory_is_used_first(local, publish, server):
-    file = publish(NUMBERS.path, b"1,2\n")
-    assert local_copy(file) == local / "someone+numbers" / "some" / "numbers.csv"
-    assert server.asked == []
-
-
 def test_local_file_with_wrong_content(local, publish, server):
     publish(NUMBERS.path, b"tampered")
     with pytest.raises(datasets.ChecksumError) as caught:

@@ -10,10 +10,6 @@ from experiments import datasets
 from experiments.datasets.flights import read_flights
 
 
-def test_labels_are_not_standardized():
-    assert_array_equal(np.unique(datasets.load("iris").Y_train), [0.0, 1.0, 2.0])
-
-
 def test_a_flight_is_read_with_its_plane(publish):
     names = b"year,month,day,dep_time,arr_time,arr_delay,tailnum,air_time,distance,dep_delay\n"
     flights = names + (

@@ -12,12 +12,6 @@ def X():
     return np.random.RandomState(0).normal(size=(103, 2))
 
 
-def test_centers_are_those_of_separated_clusters():
-    where = np.array([[0.0, 0.0], [100.0, 0.0], [0.0, 100.0]])
-    found = cluster_centers(np.repeat(where, 20, axis=0), 3, seed=0)
-    assert np.array_equal(found[np.lexsort(found.T)], where[np.lexsort(where.T)])
-
-
 def test_centers_at_every_row_are_the_rows(X):
     assert np.array_equal(cluster_centers(X, len(X), seed=0), X)
     with refused("M is 104"):
