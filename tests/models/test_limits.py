@@ -9,11 +9,10 @@ relative to the largest, is that bound.
 import gpflow
 import numpy as np
 import pytest
-import tensorflow as tf
 from dense_formulas import UNEVEN, Dense, make_problem
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Linear, Matern32, Matern52, RationalQuadratic, SquaredExponential, White
-from gpflow.models import GPR, GPRFITC, SGPR, SVGP
+from gpflow.models import GPR, GPRFITC, SGPR
 from model_values import (
     assert_close,
     assert_same,
@@ -130,33 +129,6 @@ def test_alpha_one_equals_fitc(kernel):
     _assert_predicts_as(pepr, fitc, Xnew)
 
 
-def test_inducing_points_at_all_inputs_are_exact(kind, no_jitter):
-    """
-    Without jitter D vanishes but for rounding: all is GPflow's GPR, but for T-PEP's own terms.
-    """
-    X, Y, _, Xnew = make_problem(P=2)
-    constructor, options, _ = kind
-    # A Matern kernel of short lengthscale keeps Kuu well conditioned.
-    parts = _parts(Matern52(1.3, lengthscales=0.3), mean_function=linear_mean(2))
-    assert np.linalg.cond(parts["kernel"](X)) < 1e3
-    model = constructor((X, Y), inducing_variable=X, **options, **parts)
-    gpr = GPR((X, Y), **parts)
-    assert _objective(model) - 2 * _scale_terms(**options) == pytest.approx(
-        _objective(gpr), rel=CLOSE
-    )
-    _assert_predicts_as(model, gpr, Xnew)
-
-
-def _scale_terms(*, alpha=0.0, scale=1.0, blocks=None, shared=False):
-    """Σ_b N_b/2 (log m - log(1 + a_b(m-1)) / a_b), a log of 1 at m = 1."""
-    if scale in (1.0, "optimal"):
-        return 0.0
-    sizes = [24] if blocks is None else [len(b) for b in blocks]
-    powers = np.broadcast_to(alpha, len(sizes))
-    ratios = [scale - 1.0 if a == 0.0 else np.log1p(a * (scale - 1.0)) / a for a in powers]
-    return 0.5 * sum(n * (np.log(scale) - ratio) for n, ratio in zip(sizes, ratios, strict=True))
-
-
 def test_one_block_at_alpha_one_is_exact(kernel):
     """Qff + D = Kff wherever Z is: evidence and gradients are GPR's, and none of them is in Z."""
     X, Y, Z, _ = make_problem(P=2)
@@ -170,22 +142,6 @@ def test_one_block_at_alpha_one_is_exact(kernel):
     expected, expected_gradients = value_and_gradients(gpr, variables)
     assert value == pytest.approx(expected, rel=CLOSE)
     assert_close(gradients, [*expected_gradients, np.zeros_like(Z)], CLOSE)
-
-
-def test_svgp_with_same_q_u_predicts_the_same(kind):
-    X, Y, Z, Xnew = make_problem(P=2)
-    constructor, options, _ = kind
-    parts = _parts(mean_function=linear_mean(2), inducing_variable=InducingPoints(Z))
-    model = constructor((X, Y), **options, **parts)
-    q_mu, q_cov = model.compute_qu()
-    q_sqrt = tf.tile(tf.linalg.cholesky(q_cov)[None], [2, 1, 1])
-    svgp = SVGP(q_mu=q_mu, q_sqrt=q_sqrt, whiten=False, num_latent_gps=2, **parts)
-    _assert_predicts_as(model, svgp, Xnew)
-    sgpr = SGPR((X, Y), **parts)
-    if options.get("alpha") != 0.0 and constructor is PEPR:
-        assert svgp.elbo((X, Y)).numpy() < _objective(sgpr)  # which is the largest ELBO of all q(u)
-    else:
-        assert_close([svgp.elbo((X, Y))], [_objective(sgpr)], CLOSE)
 
 
 def test_bounds_enclose_exact_evidence(kind):

@@ -27,10 +27,10 @@ D = 2
 M = 4
 
 
-def data(C=1, rows=N):
+def data(C=1):
     rng = np.random.default_rng(0)
-    X = rng.uniform(-2.0, 2.0, (rows, D))
-    return X, np.sin(2.0 * X[:, :1] + np.arange(C)) + 0.1 * rng.normal(size=(rows, C))
+    X = rng.uniform(-2.0, 2.0, (N, D))
+    return X, np.sin(2.0 * X[:, :1] + np.arange(C)) + 0.1 * rng.normal(size=(N, C))
 
 
 def model(kind, C=1, *, likelihood=None, kernel=None, **options):
@@ -148,13 +148,13 @@ COLLAPSED = {
 }
 
 
-def with_optimal_q(made, collapsed, rows=N, **options):
+def with_optimal_q(made, collapsed, **options):
     """
     Give a model the q(u) of a collapsed one of the same parts, which is optimal; return both
     objectives.
     """
     C = made.num_latent_gps
-    observed = data(C, rows=rows)
+    observed = data(C)
     exact = collapsed(
         observed,
         made.kernel,
@@ -262,14 +262,6 @@ def test_nongaussian_likelihoods_learn_one_scale():
     loss, (slope,) = loss_and_gradient(learned, (X, Y), variables=learned.scale.trainable_variables)
     assert -float(loss) == value == pytest.approx(spherical, rel=1e-9)
     assert abs(float(slope)) < 1e-8
-
-
-@pytest.mark.parametrize("rows", [1, 3, 130])
-def test_accepts_blocks_of_any_size(rows):
-    """The factor of a block is inverted by halves, which may be empty."""
-    made = model(BTSVGP, num_data=rows, whiten=False)
-    value, exact = with_optimal_q(made, BTSGPR, rows, likelihood=made.likelihood, blocks=rows)
-    assert value == pytest.approx(exact, rel=1e-9)
 
 
 def test_indefinite_block_raises():
