@@ -300,10 +300,7 @@ def test_minibatches_of_copies():
     ("X", "M", "message"),
     [
         (X, 0, "M must be a whole number from 1 to 2147483647, got 0"),
-        (X, 2.0, "M must be a whole number from 1 to 2147483647, got 2.0"),
-        (X, 2**31, "M must be a whole number from 1 to 2147483647, got 2147483648"),
         (X, 41, "M must be at most the number of distinct rows of X, 40, got 41"),
-        (X[:, 0], 3, r"X must have shape \[rows, D\], got shape \[40\]"),
         (
             np.where(X[7] == X, np.nan, X),
             3,

@@ -6,11 +6,10 @@ import re
 import gpflow
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal, assert_equal
+from numpy.testing import assert_allclose, assert_equal
 from quick import partly_slow
 from refusals import refused
 from small_models import (
-    LABELS,
     MAKERS,
     At,
     X,
@@ -83,12 +82,13 @@ def test_adam_resumes_exactly(as_new, tmp_path, name, options):
     )
 
 
-def test_a_run_that_has_ended_is_not_repeated(tmp_path):
+def test_a_run_that_has_ended_is_not_repeated(as_new, tmp_path):
     """The same call says so, with the same end; with a larger limit training goes on from there."""
     options = {**options_for("TSVGP"), "max_iterations": 20, "checkpoint": tmp_path / "c.npz"}
-    first = MAKERS["TSVGP"]()
-    expected = fit(first, (X, Y), **options)
-    again = MAKERS["TSVGP"]()
+    model = as_new("TSVGP")
+    expected = fit(model, (X, Y), **options)
+    trained = values(model)
+    again = as_new("TSVGP")
     reports = []
     result = fit(again, (X, Y), callback=lambda *report: reports.append(report), **options)
     assert not reports
@@ -97,17 +97,17 @@ def test_a_run_that_has_ended_is_not_repeated(tmp_path):
         f"Nothing was trained: the run in the checkpoint has ended. {expected.reason}",
         expected.objective,
     )
-    assert_array_equal(again.q_mu, first.q_mu)
+    assert_equal(values(again), trained)
 
     longer = fit(again, (X, Y), **{**options, "max_iterations": 30})
     assert longer.iterations == 30
     assert longer.objective[: len(expected.objective)] == expected.objective
 
 
-def test_a_converged_search_is_not_repeated(tmp_path):
+def test_a_converged_search_is_not_repeated(as_new, tmp_path):
     options = {"checkpoint": tmp_path / "c.npz", "max_iterations": 300}
-    expected = fit(MAKERS["PEPR"](), **options)
-    model = MAKERS["PEPR"]()
+    expected = fit(as_new("PEPR"), **options)
+    model = as_new("PEPR")
     reports = []
     result = fit(model, callback=lambda *report: reports.append(report), **options)
     assert result.converged and not reports
@@ -211,16 +211,13 @@ SPOILT = {
         put("parameter.1", lambda value: np.zeros((7, 7))),
         r"parameter.1 must be float64 of shape \(",
     ),
-    "dtype": (
-        put("parameter.1", lambda value: value.astype(np.float32)),
-        "parameter.1 must be float64 .* got float32",
-    ),
     "no JSON": (put("about", lambda value: np.array("{")), "cannot be used: Expecting"),
     "other JSON": (put("about", lambda value: np.array("[1]")), "no record of a run"),
     "no history": (
         put("about", lambda value: np.array('{"run": {}}')),
         "no record of the training",
     ),
+    "no record": (rewritten(lambda arrays: arrays.pop("about")), "is not a checkpoint of `fit`"),
     "a number": (put("about", lambda value: np.array(1.0)), "is not a checkpoint of `fit`"),
     "a key more": (rewritten(lambda arrays: arrays.update(more=np.zeros(2))), "run: more differs"),
     "a key less": (rewritten(lambda arrays: arrays.pop("parameter.0")), "run: parameter.0 differs"),
@@ -260,12 +257,6 @@ def test_a_damaged_checkpoint_is_rejected(as_new, ended, tmp_path):
             fit(model, (X, Y), checkpoint=path, **options)
         assert str(path) in str(caught.value) and "\n" not in str(caught.value)
         assert_equal(values(model), before)
-
-
-def test_rejects_a_file_that_is_no_checkpoint(as_new, tmp_path):
-    np.savez(tmp_path / "c.npz", labels=LABELS)
-    with refused("is not a checkpoint of `fit`"):
-        fit(as_new("PEPR"), checkpoint=tmp_path / "c.npz")
 
 
 def test_lbfgs_resumes_with_the_end_of_an_earlier_start(as_new, tmp_path):
