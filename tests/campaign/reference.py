@@ -30,29 +30,16 @@ Kernel = Callable[[Numbers, Numbers], mpmath.mpf]
 """k(x, z) of two rows of numbers."""
 
 
-def _stationary(profile: Callable[[mpmath.mpf], mpmath.mpf]) -> Callable[[float, float], Kernel]:
-    """Return a function of variance and lengthscale; the profile is that of a squared distance."""
+def squared_exponential(variance: float, lengthscale: float) -> Kernel:
+    """Return the kernel of a variance and a lengthscale."""
+    height = mpmath.mpf(variance)
+    width = mpmath.mpf(lengthscale)
 
-    def of(variance: float, lengthscale: float) -> Kernel:
-        height = mpmath.mpf(variance)
-        width = mpmath.mpf(lengthscale)
+    def kernel(x: Numbers, z: Numbers) -> mpmath.mpf:
+        square = mpmath.fsum((a - b) ** 2 for a, b in zip(x, z, strict=True)) / width**2
+        return height * mpmath.exp(-square / 2)
 
-        def kernel(x: Numbers, z: Numbers) -> mpmath.mpf:
-            square = mpmath.fsum((a - b) ** 2 for a, b in zip(x, z, strict=True)) / width**2
-            return height * profile(square)
-
-        return kernel
-
-    return of
-
-
-def _matern52(square: mpmath.mpf) -> mpmath.mpf:
-    r = mpmath.sqrt(5 * square)
-    return (1 + r + r**2 / 3) * mpmath.exp(-r)
-
-
-squared_exponential = _stationary(lambda square: mpmath.exp(-square / 2))
-matern52 = _stationary(_matern52)
+    return kernel
 
 
 class Collapsed(NamedTuple):

@@ -2,23 +2,14 @@
 
 import argparse
 import json
-import re
 import time
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from experiments.protocols.arguments import count
-
-_NUMERICAL = (
-    r"not successful: (Kuu|B)\b|variance of f given u|lengthscales of their mean|"
-    "sites cannot be updated"
-)
-
 
 Rng = np.random.Generator
 
@@ -31,28 +22,6 @@ class Outcome(NamedTuple):
     error: float
     """The largest error in units of what is tolerated; NaN where there is nothing to compare."""
     message: str
-
-
-def judged(errors: Mapping[str, float]) -> Outcome:
-    """Judge errors in units of what is tolerated, by name: the largest decides."""
-    worst = max(errors, key=lambda name: errors[name] if np.isfinite(errors[name]) else np.inf)
-    if not np.isfinite(errors[worst]):
-        return Outcome("not finite", np.inf, worst)
-    return Outcome("right" if errors[worst] <= 1.0 else f"wrong {worst}", float(errors[worst]), "")
-
-
-def guarded(judge: Callable[[], Outcome]) -> Outcome:
-    """Return a judgment without warnings; an error for numerical reasons is a refusal."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return judge()
-        except Exception as error:
-            named = isinstance(error, tf.errors.InvalidArgumentError) and re.search(
-                _NUMERICAL, str(error)
-            )
-            message = f"{type(error).__name__}: {error}"[:300]
-            return Outcome("refused" if named else "raw error", np.nan, message)
 
 
 def options(description: str | None, number: int, what: str = "cases") -> argparse.ArgumentParser:
@@ -82,12 +51,6 @@ class Campaign(NamedTuple):
     """What is printed of a case that is found, after its number and before its outcome."""
     verdicts: Sequence[str]
     """Verdicts that are as they should be; all others are found, and printed."""
-
-    def main(self, description: str | None, case_of: Callable[[int], Any], number: int) -> None:
-        """Run the case of each seed, and print how they ended."""
-        arguments = options(description, number).parse_args()
-        cases = map(case_of, range(arguments.seed, arguments.seed + arguments.cases))
-        self.print_table(self.run_all(cases, arguments))
 
     def run_all(self, cases: Iterable[Any], arguments: argparse.Namespace) -> list[Any]:
         """

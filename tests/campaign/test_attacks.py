@@ -5,7 +5,7 @@ import pytest
 from quick import partly_slow
 
 from campaign import attacks
-from campaign.attacks import ATTACKS, Attack, case_of, run
+from campaign.attacks import ATTACKS, Attack, run
 from campaign.cases import found_by
 
 SEEDS = range(len(ATTACKS))
@@ -13,7 +13,7 @@ SEEDS = range(len(ATTACKS))
 
 @partly_slow("seed", SEEDS, quick=[0, 15, 19, 20])
 def test_a_small_share(seed):
-    outcome = run(case_of(seed))
+    outcome = run(seed)
     assert outcome.verdict in ("right", "not converged"), outcome
 
 
@@ -24,7 +24,7 @@ def test_wrong_numbers_are_found(monkeypatch, change):
         return found._replace(mean=found.mean + change), found
 
     monkeypatch.setitem(attacks.ATTACKS, "kernel replaced", Attack(act, ["PEPR"]))
-    assert run(case_of(0)).verdict == ("not finite" if np.isnan(change) else "wrong mean")
+    assert run(0).verdict == ("not finite" if np.isnan(change) else "wrong mean")
 
 
 def test_errors_and_sites_that_have_not_converged_are_told_apart(monkeypatch):
@@ -38,4 +38,4 @@ def test_errors_and_sites_that_have_not_converged_are_told_apart(monkeypatch):
 
     for attack, verdict in ((failing, "raw error"), (act, "not converged")):
         monkeypatch.setitem(ATTACKS, "kernel replaced", Attack(attack, ["PEP"], ["Probit"]))
-        assert run(case_of(0)).verdict == verdict
+        assert run(0).verdict == verdict

@@ -2,15 +2,11 @@
 
 import functools
 
-import gpflow
-import numpy as np
 import pytest
-from numpy.testing import assert_allclose
 from support.products import preferring_products
 
 from campaign import conditioning
 from campaign.conditioning import CONDITIONS, NOISES, error_of
-from campaign.reference import matern52, power_ep, squared_exponential
 from gpflow_pep import PEPR
 
 
@@ -43,24 +39,3 @@ def test_the_command(monkeypatch, capsys):
     assert len(lines) == 3
     assert lines[0].split()[0] == "TSGPR"
     assert len(lines[-1].split()) == 2 + len(NOISES)
-
-
-@pytest.mark.parametrize(
-    ("alpha", "peer", "kernel", "profile"),
-    [
-        (0.0, gpflow.models.SGPR, gpflow.kernels.SquaredExponential, squared_exponential),
-        (1.0, gpflow.models.GPRFITC, gpflow.kernels.Matern52, matern52),
-    ],
-)
-def test_the_reference_is_gpflow_at_the_ends(alpha, peer, kernel, profile):
-    """SGPR and FITC; at a noise of 0.2 GPflow errs by some 1e-12."""
-    rng = np.random.default_rng(1)
-    X, Y, Z, Xnew = (rng.normal(size=shape) for shape in ((6, 2), (6, 1), (3, 2), (3, 2)))
-    model = peer((X, Y), kernel(1.3, lengthscales=0.8), Z, noise_variance=0.2)
-    found = power_ep((X, Y), profile(1.3, 0.8), Z, Xnew, alpha=alpha, noise=0.2, jitter=1e-6)
-    assert found.objective == pytest.approx(
-        float(model.maximum_log_likelihood_objective()), rel=1e-9
-    )
-    mean, variance = (value.numpy()[:, 0] for value in model.predict_f(Xnew))
-    assert_allclose(found.mean, mean, rtol=1e-8, atol=1e-10)
-    assert_allclose(found.variance, variance, rtol=1e-8)

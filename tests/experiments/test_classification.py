@@ -113,13 +113,6 @@ def decisions(plane):
     return [recorded.RecordedRun(title, config, arrays) for title in ("first", "second", "third")]
 
 
-def test_grid_has_the_second_input_along_its_rows(decisions):
-    arrays = decisions[0].predictions
-    probability = arrays["x_probability"]
-    assert probability.shape == (120, 120) and (np.ptp(probability, axis=0) < 1e-12).all()
-    np.testing.assert_allclose(probability[0], 1 / (1 + np.exp(-arrays["x1"])), rtol=1e-12)
-
-
 def test_figures_of_two_inputs(decisions, plane, tmp_path):
     figure, axes = panels(3, shared=True)
     for here, run in zip(axes, decisions, strict=True):

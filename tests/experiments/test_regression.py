@@ -126,19 +126,6 @@ def test_unknown_entry_is_refused(run_tiny):
         run_tiny(alhpa=0.5)
 
 
-def test_command_line_takes_flat_and_full_names(runs):
-    command = (
-        "regression with dataset=diabetes split=2 model=PEPR alpha=0.25 gp.M=4 training.maxiter=1 "
-        "max_train=60"
-    )
-    run = ex.run_commandline([*command.split(), f"--file_storage={runs}", "--loglevel=ERROR"])
-    assert run.config["gp"]["model"] == "PEPR"
-    assert run.config["gp"]["alpha"] == 0.25
-    assert run.config["gp"]["M"] == 4
-    assert run.config["data"]["split"] == 2 and run.config["training"]["maxiter"] == 1
-    assert run_directory(run) == runs / "1"
-
-
 def test_unobserved_run_writes_nothing(runs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     command = "regression with M=4 maxiter=1 max_train=60 --unobserved --loglevel=ERROR"

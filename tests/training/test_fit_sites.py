@@ -7,7 +7,6 @@ import sys
 import gpflow
 import numpy as np
 import pytest
-import tensorflow as tf
 from comparisons import assert_near
 from gpflow.kernels import SquaredExponential
 from gpflow.utilities import multiple_assign, read_values
@@ -28,20 +27,9 @@ X, Y = signs(30, 21, noise=0.5)
 Z = line(-1.8, 1.8, 5)
 
 
-class Mean(gpflow.functions.Function):
-    """exp(a x) - 1, which overflows where a is large."""
-
-    def __init__(self):
-        super().__init__()
-        self.a = gpflow.Parameter(0.0)
-
-    def __call__(self, X):
-        return tf.exp(self.a * X) - 1.0
-
-
 def make(**options):
     kernel = SquaredExponential(1.0, lengthscales=1.5)
-    return PEP((X, Y), kernel, Probit(), Z, mean_function=Mean(), **options)
+    return PEP((X, Y), kernel, Probit(), Z, **options)
 
 
 @functools.cache
@@ -121,19 +109,6 @@ def test_restores_good_values_if_a_parameter_becomes_nan(model, way):
     assert not result.converged
     assert result.reason.startswith("Stopped, and the last good parameters restored: ")
     assert result.iterations < 40
-
-
-def test_a_mean_function_that_overflows(model):
-    """
-    Steps of 200 in the exponent: earlier parameters are restored, and the log evidence is no lower.
-    """
-    before = start(model)
-    result = fit(model, optimizer="adam", learning_rate=400.0, max_iterations=20)
-    assert not result.converged
-    assert "last good parameters restored" in result.reason
-    assert np.all(np.isfinite(values(model)))
-    assert np.isfinite(result.objective[-1])
-    assert result.objective[-1] == pytest.approx(before, abs=1e-3) or result.iterations > 1
 
 
 @partly_slow("way", ["lbfgs", "minibatches"], 1)
@@ -316,7 +291,6 @@ def test_the_optimum_is_stationary(model):
     """
     # Z makes flat valleys, which take hundreds of iterations.
     gpflow.set_trainable(model.inducing_variable, False)
-    gpflow.set_trainable(model.mean_function, False)
     result = fit(model, max_iterations=200, tolerance=1e-8)
     assert result.converged and "CONVERGENCE" in result.reason.upper()
     _, gradients = loss_and_gradient(model)
