@@ -25,7 +25,9 @@ def recorded(url):
     return [(status, json.loads(info)) for status, info in rows]
 
 
-def assert_records_runs(url, runs, monkeypatch):
+@pytest.mark.slow
+def test_sqlite(runs, tmp_path, monkeypatch):
+    url = f"sqlite:///{tmp_path}/runs.db"
     run = partial(
         ex.run, options={"--file_storage": str(runs), "--loglevel": "ERROR", "--sql": url}
     )
@@ -49,11 +51,6 @@ def assert_records_runs(url, runs, monkeypatch):
     assert scores["metrics"]["noise_sd"]["steps"] == [0, 2, 3]
     assert partly["metrics"]["noise_sd"] == {"steps": [0], "values": [1.0]}
     assert {path.name for path in runs.iterdir()} >= {"1", "2", "3"}
-
-
-@pytest.mark.slow
-def test_sqlite(runs, tmp_path, monkeypatch):
-    assert_records_runs(f"sqlite:///{tmp_path}/runs.db", runs, monkeypatch)
 
 
 def test_a_locked_database_is_named(runs, tmp_path):
