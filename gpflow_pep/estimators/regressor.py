@@ -168,7 +168,7 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
             in `partial_fit` only once their number has reached its limit; the classifier does not.
         :param tolerance: L-BFGS ends after 20 iterations that gained less than this together, in
             nats per row, or 5 that gained still less (see :func:`gpflow_pep.fit`). None: 2e-3 if
-            `fit` trains the inducing points, else 5e-4.
+            `fit` trains the inducing points of at most 3,000 rows, else 5e-4.
         :param n_restarts: the number of further starts of L-BFGS (see :func:`gpflow_pep.fit`).
         :param priors: "auto": with the default kernel, kernel and noise get weak priors
             (:func:`gpflow_pep.weak_priors`); a given kernel keeps its own. "weak": parameters of
