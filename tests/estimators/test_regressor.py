@@ -2,6 +2,7 @@
 
 import warnings
 from copy import deepcopy
+from dataclasses import replace
 
 import gpflow
 import numpy as np
@@ -24,7 +25,8 @@ from sklearn.utils.validation import has_fit_parameter
 from waves import line
 
 from gpflow_pep import PEPR, StreamingSGPR, fit, weak_priors
-from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
+from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor, base, exact
+from gpflow_pep.training.fitting import train
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -116,6 +118,32 @@ def test_the_evidence_is_that_of_the_model_after_the_last_step_of_adam(X, y):
     fitted = small(optimizer="adam", max_iterations=2, learning_rate=0.1).fit(X, y)
     expected = fitted.model_.maximum_log_likelihood_objective()
     assert_allclose(fitted.log_marginal_likelihood_value_, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "most", "expected"),
+    [
+        ({"n_inducing": 6}, 3_000, 2e-3),
+        ({"n_inducing": 6}, 10, 5e-4),
+        ({}, 3_000, 5e-4),
+        ({"n_inducing": 6, "tolerance": 1e-3}, 3_000, 1e-3),
+    ],
+)
+def test_tolerance_by_default(X, y, monkeypatch, options, most, expected):
+    """It is larger if inducing points of not too many rows are trained."""
+    found = []
+
+    def recorded(model, options):
+        found.append(options.tolerance)
+        return train(model, replace(options, max_iterations=1))
+
+    monkeypatch.setattr(base, "_ROWS_OF_POINTS", most)
+    monkeypatch.setattr(base, "train", recorded)
+    monkeypatch.setattr(exact, "train", recorded)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        SparseGPRegressor(**options, random_state=0).fit(X, y)
+    assert found == [expected]
 
 
 def test_missing_values_of_y_are_named():
