@@ -259,6 +259,11 @@ def gaussian(likelihood: object) -> Gaussian:
         raise ValueError(
             f"likelihood must be a gpflow.likelihoods.Gaussian, got {type(likelihood).__name__}."
         )
+    if type(likelihood)._scalar_log_prob is not Gaussian._scalar_log_prob:
+        raise ValueError(
+            "likelihood must have the density of gpflow.likelihoods.Gaussian, got "
+            f"{type(likelihood).__name__}, which overrides _scalar_log_prob: use gpflow_pep.PEP."
+        )
     if isinstance(likelihood.variance, Parameter) and likelihood.variance.shape.num_elements() != 1:
         raise ValueError(
             "likelihood must have one noise variance, got shape "

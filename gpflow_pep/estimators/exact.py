@@ -27,9 +27,9 @@ _ROUNDING = 1e-9  # of a prior variance and of squared distances, relative
 def is_exact(model: PEPR) -> bool:
     """
     Return whether the inducing points are all distinct rows, of at most 800 rows in one process,
-    and determine f at them up to rounding. They do not if the kernel has a `White` part, and GPR
-    does not if rows are some thousand standard deviations from 0: GPflow expands squares of
-    differences.
+    and determine f at them up to rounding. They do not if the kernel has a `White` part. Columns
+    more than about 2,000 standard deviations from 0 (constant columns: 2,000) count as not exact:
+    GPflow expands the squares of differences, which GPR would round.
     """
     X = model.data[0].numpy()
     if len(X) > MOST_ROWS or X.dtype != np.float64 or tf.distribute.has_strategy():

@@ -148,8 +148,9 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
             with columns scaled to standard deviation 1, and training moves them. If there are at
             most this many distinct rows, the rows are the points and stay fixed. None: all rows up
             to 512, then √(10⁸ / N), but at least 100; 100 from the second batch on. With 513 to 800
-            rows `fit` also trains the model with all rows as points, and keeps it if its log
-            evidence is higher by more than 0.02 nats per row. "auto": the number that
+            rows `fit` also trains the model with all rows as points, unless `train_inducing` is
+            given, and keeps it if its log evidence is higher by more than 0.02 nats per value of y.
+            "auto": the number that
             :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
         :param noise_variance: the initial noise variance of the normalized y. None: a tenth of the
             variance of y. If training ends below 1e-5, `fit` trains again with a jitter and a lower
@@ -168,7 +169,8 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
             in `partial_fit` only once their number has reached its limit; the classifier does not.
         :param tolerance: L-BFGS ends after 20 iterations that gained less than this together, in
             nats per row, or 5 that gained still less (see :func:`gpflow_pep.fit`). None: 2e-3 if
-            `fit` trains the inducing points of at most 3,000 rows, else 5e-4.
+            `fit` trains the inducing points of at most 3,000 rows, but not with
+            ``n_inducing="auto"``; else 5e-4.
         :param n_restarts: the number of further starts of L-BFGS (see :func:`gpflow_pep.fit`).
         :param priors: "auto": with the default kernel, kernel and noise get weak priors
             (:func:`gpflow_pep.weak_priors`); a given kernel keeps its own. "weak": parameters of
@@ -370,22 +372,26 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
     def _refined(
         self, model: GPModel, training: Training, options: FitOptions | None
     ) -> tuple[GPModel, Training]:
-        if options is not None and options.train_inducing is None:
-            exact = self._exact_if_better(model, training)
+        options_of_exact = self._training_options()
+        if options is not None and options.train_inducing is None and options_of_exact is not None:
+            exact = self._exact_if_better(model, training, options_of_exact)
             if exact is not None:
                 model, training = exact
-                options = replace(options, train_inducing=False)
+                options = replace(options_of_exact, train_inducing=False)
         return super()._refined(model, training, options)
 
-    def _exact_if_better(self, model: PEPR, training: Training) -> tuple[PEPR, Training] | None:
+    def _exact_if_better(
+        self, model: PEPR, training: Training, options: FitOptions
+    ) -> tuple[PEPR, Training] | None:
         """Return the trained model with all rows as inducing points if its evidence is higher."""
         first = training.result
-        options = self._training_options()
         if self.n_inducing is not None or model.num_data > MOST_ROWS:
+            return None
+        if first is None or not first.converged:
             return None
         X, Y = (values.numpy() for values in model.data)
         exact = self._make((X, Y), X[distinct(X)], self.alpha_)
-        if first is None or options is None or not is_exact(exact):
+        if not is_exact(exact):
             return None
         second = _trained_exactly(exact, options)
         if second is None or second.result is None or not second.result.converged:

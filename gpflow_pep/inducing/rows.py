@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from gpflow.base import AnyNDArray
 from scipy.spatial import KDTree
+from threadpoolctl import threadpool_limits
 
 from .. import validation
 from ..runtime.threads import one_thread
@@ -68,7 +69,8 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
         return X.copy()
     method = MiniBatchKMeans if len(X) >= 20_000 else KMeans  # faster for so many rows
     with (
-        one_thread("openmp"),
+        threadpool_limits(1, user_api="openmp"),  # of this thread only
+        one_thread(),  # scikit-learn's own limit of BLAS must not outlast it
         _LOCK,
         warnings.catch_warnings(),
         np.errstate(under="ignore"),  # squared distances may underflow

@@ -131,7 +131,7 @@ def reason_of(error: BaseException) -> str:
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Ignore warnings of this library in this thread; `warnings.catch_warnings` is for all."""
+    """Ignore warnings of this library in this thread; `warnings.catch_warnings` acts on all."""
     token = _IS_SILENT.set(True)
     try:
         yield

@@ -1,31 +1,31 @@
-"""Limits of the threads of numerical libraries, for fits that overlap in several threads."""
+"""The number of threads of BLAS, for fits that overlap in several threads."""
 
 import threading
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from threadpoolctl import threadpool_limits
 
 _LOCK = threading.Lock()
-_users: Counter[str] = Counter()
-_limits: dict[str, threadpool_limits] = {}
+_users: list[object] = []
+_limits = ExitStack()
 
 
 @contextmanager
-def one_thread(user_api: str) -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """
-    Limit "blas" or "openmp" to one thread. The limit is of the process: the last of overlapping
-    users restores the number before the first.
+    Limit BLAS to one thread. The limit is of the process: the last of overlapping users restores
+    the number before the first.
     """
+    user = object()
     with _LOCK:
-        if not _users[user_api]:
-            _limits[user_api] = threadpool_limits(1, user_api=user_api)
-        _users[user_api] += 1
+        if not _users:
+            _limits.enter_context(threadpool_limits(1, user_api="blas"))
+        _users.append(user)
     try:
         yield
     finally:
         with _LOCK:
-            _users[user_api] -= 1
-            if not _users[user_api]:
-                _limits.pop(user_api).restore_original_limits()
+            _users.remove(user)
+            if not _users:
+                _limits.close()

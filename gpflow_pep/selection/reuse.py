@@ -33,8 +33,8 @@ _LOCK = threading.Lock()
 @contextmanager
 def compiled_model(model: GPModel, *, free_points: bool) -> Iterator[GPModel]:
     """
-    Yield a compiled model with the values of `model`, and copy them back, with priors and flags that
-    have changed; `model` itself if it is not comparable.
+    Yield a compiled model with the values of `model`. Copy the values back, and priors and flags if
+    they have changed. Yield `model` itself if it is not comparable.
 
     :param free_points: take any number of inducing points. Z then has no static shape, which Keras
         rejects.

@@ -15,7 +15,14 @@ from gpflow.likelihoods.utils import inv_probit
 from ..engine import flat_rows, split_rows
 from ..likelihoods import MultiClassRobustMax, Probit
 from .densities import EXPONENTIALS
-from .rule import Cavity, Observations, has_rule, log_partition, rule_for
+from .rule import (
+    Cavity,
+    Observations,
+    has_rule,
+    log_partition,
+    overrides_density,
+    rule_for,
+)
 
 # Their own predictions, but not those of subclasses, are as accurate as the rules.
 _EXACT = (
@@ -87,7 +94,7 @@ def _log_densities(
     """
     Return log densities of y [n, P] for each latent function, [n, C], or for all jointly, [n, 1].
     """
-    if isinstance(likelihood, Ordinal):
+    if isinstance(likelihood, Ordinal) and not overrides_density(likelihood, (Ordinal,)):
         own = tf.one_hot(tf.cast(Y, tf.int32), likelihood.num_bins, axis=0, dtype=mean.dtype)
         return tf.math.log(tf.reduce_sum(own * _of_labels(likelihood, mean, variance), axis=0))
     cavity = Cavity(
@@ -124,7 +131,7 @@ def _moments(
         return p, p * (1.0 - p)
     if type(likelihood) in _EXACT or not isinstance(likelihood, likelihoods.ScalarLikelihood):
         return likelihood.predict_mean_and_var(X, mean, variance)
-    if isinstance(likelihood, Ordinal):
+    if isinstance(likelihood, Ordinal) and not overrides_density(likelihood, (Ordinal,)):
         labels = tf.range(likelihood.num_bins, dtype=mean.dtype)[:, None, None]
         return _mean_and_variance(labels, _of_labels(likelihood, mean, variance))
     if type(likelihood) in _WITH_LINK and likelihood.invlink in EXPONENTIALS:

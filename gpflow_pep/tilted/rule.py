@@ -93,8 +93,8 @@ class TiltedRule(ABC):
         sources: Sources,
     ) -> Tensors:
         """
-        Compute the gradient of sum(bar * log_partition) in `sources`, variables of the likelihood,
-        at fixed cavities: by default by a tape over :meth:`moments`; rules without automatic
+        Compute the gradient of sum(bar * log_partition) in `sources`, variables of the likelihood or
+        X and Y, at fixed cavities: by default by a tape over :meth:`moments`; rules without automatic
         gradients override it.
         """
         with watching(sources) as tape:

@@ -1,6 +1,5 @@
 """One function that trains every model."""
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -25,7 +24,7 @@ from .checkpoints import Checkpoints, check_same_run, check_same_start
 from .dataset_batches import Batch, check_data, dataset_batches, rows_for
 from .history import HeldOut, History, keeping_data, recorded_interruption
 from .lbfgs import LBFGS
-from .monitor import closed_writers, monitor
+from .monitor import closed_writer, folder_of, monitor
 from .objectives import FAILURES, Objective, SitesObjective
 from .options import Callback, FitOptions
 from .result import CONVERGED, EARLY, FAILED, INTERRUPTED, LIMIT, FitResult, Outcome
@@ -212,13 +211,14 @@ def train(
     if options.held_out is not None:
         scores = HeldOut(model, options.held_out)
     checkpoints = _checkpoints(model, data if is_dataset else rows, workers, options)
+    folder = folder_of(options.tensorboard, workers)
     with (
         _reporting_lost_workers(workers),
         objectives.without_warnings(model),
         objectives.restored(model, "mixed_precision"),
         recorded_interruption(enabled=workers.count == 1) as interrupted,
         _progress_bar(options) as progress_bar,
-        closed_writers(),
+        closed_writer(folder),
     ):
         history = History(
             options=options,
@@ -229,10 +229,7 @@ def train(
             checkpoints=checkpoints,
             interrupted=interrupted,
         )
-        if options.tensorboard is not None:
-            folder = os.fspath(options.tensorboard)
-            if not workers.is_chief:
-                folder = os.path.join(folder, f"worker-{workers.index}")
+        if folder is not None:
             history.monitor = monitor(model, history, folder, rows or model.data)
         outcome = Outcome(CONVERGED, "Nothing is trainable.")
         if phases[-1]:

@@ -307,7 +307,7 @@ class LBFGS:
         # If all had bounds, SciPy's first step would be as long as the gradient.
         least[:1] = -np.inf
         # Idle BLAS threads spin and slow down TensorFlow.
-        with one_thread("blas"):
+        with one_thread():
             return minimize(
                 self._evaluate,
                 start,

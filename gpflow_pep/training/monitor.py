@@ -25,21 +25,29 @@ from matplotlib.figure import Figure
 
 from ..engine import index_columns
 from ..models.classifier import CLASSIFICATION
-from ..runtime import warn
-from ..saving.arrays_file import check_writable
+from ..runtime import Workers, warn
+from ..saving.arrays_file import FilePath, check_writable
 from .history import History
 from .objectives import without_warnings
 
 
 @contextmanager
-def closed_writers() -> Iterator[None]:
-    """Close event files that are opened within: GPflow keeps them, by folder, for later runs."""
-    before = set(ToTensorBoard.writers)
+def closed_writer(directory: str | None) -> Iterator[None]:
+    """Close the event file of this run: GPflow keeps it open, by folder, for later runs."""
+    is_earlier = directory in ToTensorBoard.writers
     try:
         yield
     finally:
-        for directory in set(ToTensorBoard.writers) - before:
+        if directory is not None and directory in ToTensorBoard.writers and not is_earlier:
             ToTensorBoard.writers.pop(directory).close()
+
+
+def folder_of(directory: FilePath | None, workers: Workers) -> str | None:
+    """Return the folder of the events of this worker, if there is one."""
+    if directory is None:
+        return None
+    folder = os.fspath(directory)
+    return folder if workers.is_chief else os.path.join(folder, f"worker-{workers.index}")
 
 
 def monitor(

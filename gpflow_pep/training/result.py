@@ -38,9 +38,9 @@ class FitResult:
     """
     objective: tuple[float, ...]
     """
-    The objective in nats at every record: the best so far (L-BFGS), with Adam before the step, the mean
-    over minibatches since the last record, or the energy of models with sites; the last energy is at converged sites.
-    Empty if nothing is trainable.
+    The objective in nats at every record. L-BFGS: the best so far. Adam: the value before the step,
+    or the mean over minibatches since the last record. Models with sites: the energy; the last one
+    is at converged sites. Empty if nothing is trainable.
     """
     held_out: Mapping[str, tuple[float, ...]]
     """Held-out scores at every record: "nlpd" in nats per row, "rmse" for Gaussian likelihoods."""

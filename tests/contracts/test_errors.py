@@ -9,12 +9,20 @@ from contract_models import XNEW, D, M, holds_data, is_gaussian
 from model_registry import IN_REGRESSION, ONE_IN_REGRESSION, ONE_OF_ALL
 from numpy.testing import assert_allclose
 from refusals import stopped
+from tensorflow.errors import InvalidArgumentError
 
 
-def stops(evaluate):
-    """An error says what is not finite."""
-    with stopped(r"finite|NaN"):
-        evaluate()
+def stops_or_is_finite(evaluate, bad):
+    """An infinite parameter may have a finite limit (a lengthscale, for example); NaN has none."""
+    if np.isnan(bad):
+        with stopped(r"finite|NaN"):
+            evaluate()
+        return
+    try:
+        values = evaluate()
+    except InvalidArgumentError:
+        return
+    assert all(np.all(np.isfinite(value)) for value in tf.nest.flatten(values))
 
 
 @ONE_OF_ALL
@@ -37,20 +45,29 @@ def test_nan_variable_raises(subject, model, compiled):
         value = variable.numpy()
         variable.assign(np.full_like(value, np.nan))
         for evaluate in (loss, subject.loss(model)):
-            stops(evaluate)
+            stops_or_is_finite(evaluate, np.nan)
         if holds_data(model) or id(variable) not in of_likelihood:
             for evaluate in (
                 predict,
                 lambda: model.predict_f(X, full_cov=True),
                 lambda: model.posterior("variable").predict_f(X),
             ):
-                stops(evaluate)
-        stops(lambda: model.predict_y(X))
-        stops(lambda: model.predict_log_density((X, Y)))
+                stops_or_is_finite(evaluate, np.nan)
+        stops_or_is_finite(lambda: model.predict_y(X), np.nan)
+        stops_or_is_finite(lambda: model.predict_log_density((X, Y)), np.nan)
         variable.assign(value)
     # Sites have converged to the same values.
     assert_allclose(loss(), expected, rtol=1e-12)
     assert_all_close(predict(), before, rtol=1e-11, atol=1e-11)
+
+
+@ONE_IN_REGRESSION
+def test_infinite_variable_raises_or_is_finite(model, compiled):
+    for variable in model.trainable_variables:
+        value = variable.numpy()
+        variable.assign(np.full_like(value, np.inf))
+        stops_or_is_finite(compiled(model), np.inf)
+        variable.assign(value)
 
 
 class Undefined(gpflow.functions.Function):
@@ -64,7 +81,8 @@ class Undefined(gpflow.functions.Function):
 def test_nan_mean_function_at_new_inputs_raises(make):
     model = make(mean_function=Undefined())
     for predict in (model.predict_f, model.posterior().predict_f, tf.function(model.predict_f)):
-        stops(lambda predict=predict: predict(XNEW + 20.0))
+        with stopped(r"finite|NaN"):
+            predict(XNEW + 20.0)
 
 
 @IN_REGRESSION
@@ -72,7 +90,14 @@ def test_posterior_with_invalid_kernel_raises(model):
     """The cache was computed before."""
     posterior = model.posterior()
     model.kernel.lengthscales.unconstrained_variable.assign([np.nan, 1.0])
-    stops(lambda: posterior.predict_f(XNEW))
+    stops_or_is_finite(lambda: posterior.predict_f(XNEW), np.nan)
+
+
+@ONE_IN_REGRESSION
+def test_overflowing_mean_raises(model):
+    model.mean_function.c.assign([1e308])
+    for evaluate in (model.training_loss, lambda: model.predict_f(XNEW)):
+        stops_or_is_finite(evaluate, np.inf)
 
 
 @ONE_IN_REGRESSION

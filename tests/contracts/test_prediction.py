@@ -65,11 +65,11 @@ def test_all_covariance_forms_agree(many):
 
 @ONE_OF_ALL
 def test_accepts_leading_batch_dimensions(many):
-    batch = np.stack([XNEW, XNEW + 0.3])
+    batch = np.stack([XNEW + shift for shift in (0.0, 0.3, -0.5, 1.0)])
     for form in ((False, False), (True, True)):
         parts = [many.predict_f(each, *form) for each in batch]
         expected = [np.stack(values) for values in zip(*parts, strict=True)]
-        for lead in ([2], [2, 1]):
+        for lead in ([4], [2, 2]):
             found = many.predict_f(batch.reshape(*lead, 7, 2), *form)
             for values, wanted in zip(found, expected, strict=True):
                 assert values.shape == [*lead, *wanted.shape[1:]]

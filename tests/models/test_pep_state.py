@@ -143,6 +143,13 @@ def test_a_tighter_tolerance_is_met_at_once(model):
     assert model.sites_status.change <= 1e-10
 
 
+def test_data_of_another_size(model):
+    model.data = (X[:9], Y[:9])
+    assert sites(model).shape == (2, 9, 1) and not sites(model).any()
+    assert model.loo_log_predictive_density().shape == [9]
+    assert sites(model).shape == (2, 9, 1) and sites(model).all()
+
+
 @pytest.mark.parametrize(
     ("M", "classes", "rows"), [(10, 2, 5120), (2000, 2, 2097), (2000, 3, 1024)]
 )

@@ -438,7 +438,7 @@ def test_densities_of_a_switched_likelihood_of_two_functions():
     ],
 )
 def test_gradients_of_log_densities_in_all_arguments(likelihood):
-    """Of two latent functions; labels and whole numbers have no gradient."""
+    """Two latent functions. Labels and counts have no gradient."""
     scales = np.array([[0.5, 0.1], [0.2, 0.7]])
     arguments = [
         np.array([[0.5, -0.3], [1.5, 0.4]]),
@@ -474,6 +474,17 @@ def test_a_certain_f_far_from_0_has_the_variance_of_the_likelihood(variance):
     assert_allclose(
         [found[0, 0], spread[0, 0]], [rate, rate + rate * (rate * variance)], rtol=1e-13
     )
+
+
+def test_a_subclass_of_ordinal_has_its_own_density():
+    class Squared(Ordinal):
+        def _scalar_log_prob(self, X, F, Y):
+            return 2.0 * super()._scalar_log_prob(X, F, Y)
+
+    row = one_row(0.3, 0.0, 1.0)
+    found = predicted_log_density(Squared(EDGES), NO_INPUTS, *row)
+    expected = 2.0 * Ordinal(EDGES).log_prob(NO_INPUTS, row[0], row[2])
+    assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_a_certain_f_has_the_density_of_the_likelihood():

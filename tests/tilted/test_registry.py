@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from doubles import double
+from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gamma, Gaussian, MultiClass, Poisson, Softmax, StudentT
 from numpy.testing import assert_allclose, assert_array_equal
 from quick import partly_slow
 from refusals import refused
 from tilted_rules import observed
 
+from gpflow_pep import PEPR
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.tilted import (
     KL,
@@ -144,6 +146,9 @@ def test_subclass_does_not_inherit_closed_forms(base):
         found = moments(rule_for(Halved(), "kl"), Y, 2.0 * alpha)
         log_partition, *_ = moments(rule_for(base(), "kl"), Y, alpha)
         assert_allclose(found[0], 0.5 * log_partition, rtol=1e-8)
+    if base is Gaussian:
+        with refused("got Halved, which overrides _scalar_log_prob: use gpflow_pep.PEP"):
+            PEPR((Y[:, None], Y[:, None]), SquaredExponential(), Y[:1, None], likelihood=Halved())
 
 
 # --- a power per row ------------------------------------------------------------------------------
