@@ -55,8 +55,9 @@ _MOST_POINTS = 512  # with n_inducing="auto": limit of a stream, as in `select_n
 # variance.
 _NOTICED = 0.1
 # With 5e-4 fits take twice the time. Held-out log densities of 15 splits of 13 tables, of 562 to
-# 3,000 rows, differ by at most .006 nats, except on laser (2e-3 is better by up to .08), bike (better
-# by .015), airfoil (.018) and pol (worse by .014). With 20,000 rows it is worse by .02 and .03.
+# 3,000 rows, differ by at most .006 nats, except on laser (2e-3 is better by up to .08), bike
+# (better by .015), airfoil (.018) and pol (worse by .014). With 20,000 rows it is worse by .02 and
+# .03.
 _TOLERANCE_OF_POINTS = 2e-3  # if inducing points of this number of rows are trained
 _ROWS_OF_POINTS = 3_000
 _TOLERANCE = 5e-4
