@@ -60,7 +60,6 @@ _NOTICED = 0.1
 # .03.
 _TOLERANCE_OF_POINTS = 2e-3  # if inducing points of this number of rows are trained
 _ROWS_OF_POINTS = 3_000
-_TOLERANCE = 5e-4
 # A finer model gains hundreds of nats: the last few hardly change predictions.
 _FINER_TOLERANCE = 10.0  # in tolerances of the first model
 _PREFIX = "kernel__"
@@ -520,9 +519,10 @@ class SparseGPEstimator(BaseEstimator):
             max_iterations=self.max_iterations,
             learning_rate=self.learning_rate,
             train_inducing=self.train_inducing,
-            tolerance=_TOLERANCE if self.tolerance is None else self.tolerance,
             n_restarts=self.n_restarts,
         )
+        if self.tolerance is not None:
+            options = replace(options, tolerance=self.tolerance)
         if self.optimizer == "lbfgs":
             options = replace(options, first_rows=_FIRST_ROWS)
         return options
@@ -589,15 +589,13 @@ def trained(model: GPModel, options: FitOptions | None) -> Training:
     result = None
     if options is not None:
         result = uninterrupted(train(model, options))
-    return ended(model, result, is_last=options is None or options.optimizer != "adam")
+    return ended(model, result, options)
 
 
-def ended(model: GPModel, result: FitResult | None, *, is_last: bool = True) -> Training:
-    """
-    Return the end of a training with this result, if any: the objective and the posterior.
-
-    :param is_last: whether the last objective of the result is the trained model's, as with L-BFGS.
-    """
+def ended(model: GPModel, result: FitResult | None, options: FitOptions | None) -> Training:
+    """Return the end of a training with this result, if any: the objective and the posterior."""
+    # Adam's last objective belongs to the parameters before its last step.
+    has_last = options is not None and options.optimizer != "adam"
     sites = getattr(result, "sites", None)
     # `_keep` warns, `result.reason` has the jitter.
     with without_warnings(model), unreported(), restored(model, "tol"):
@@ -606,7 +604,7 @@ def ended(model: GPModel, result: FitResult | None, *, is_last: bool = True) -> 
         values = _posterior_values(model)
     if isinstance(model, PEP):
         evidence = model.sites_status.log_evidence
-    elif result is not None and result.objective and is_last:
+    elif result is not None and result.objective and has_last:
         evidence = result.objective[-1] - TrainingStep(model).log_prior_density()
     else:  # no training, or the first step failed
         evidence = float(model.maximum_log_likelihood_objective())

@@ -559,7 +559,7 @@ def _trained_exactly(model: PEPR, options: FitOptions) -> Training | None:
         result = trained_as_gpr(model, options)
         if result.status != FAILED:
             with compiled_model(model, free_points=True) as worker:
-                return ended(worker, result, is_last=options.optimizer != "adam")
+                return ended(worker, result, options)
     return None
 
 

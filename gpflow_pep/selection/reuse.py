@@ -61,14 +61,15 @@ def compiled_model(model: GPModel, *, free_points: bool) -> Iterator[GPModel]:
             free_number_of_points(worker.inducing_variable)
     before = structure(worker, free_points=free_points)
     yield worker
-    if structure(worker, free_points=free_points) != before:  # a user's training may change it
+    is_changed = structure(worker, free_points=free_points) != before  # by a user's training
+    if is_changed:
         for ours, theirs in zip(_parameters(model), _parameters(worker), strict=True):
             set_trainable(ours, theirs.trainable)
             ours.prior = theirs.prior
             ours.prior_on = theirs.prior_on
-        assign_values(model, worker)
-        return
     assign_values(model, worker)
+    if is_changed:
+        return
     _assign_data(worker, tuple(values[:1] for values in worker.data))
     with _LOCK:
         _kept.append((key, worker))

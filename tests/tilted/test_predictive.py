@@ -439,27 +439,26 @@ def test_densities_of_a_switched_likelihood_of_two_functions():
 )
 def test_gradients_of_log_densities_in_all_arguments(likelihood):
     """Two latent functions. Labels and counts have no gradient."""
-    scales = np.array([[0.5, 0.1], [0.2, 0.7]])
     arguments = [
         np.array([[0.5, -0.3], [1.5, 0.4]]),
         np.array([[0.3, -0.4], [0.1, 30.0]]),
         np.array([[0.5, 2.0], [0.01, 0.7]]),
         np.array([[1.0, 2.0], [3.0, 1.0]]),
     ]
+    step = 3e-6
     variables = list(map(tf.Variable, arguments))
     with tf.GradientTape() as tape:
         total = tf.reduce_sum(predicted_log_density(likelihood, *variables))
     gradients = tape.gradient(total, variables, unconnected_gradients="zero")
     is_count = isinstance(likelihood, ZeroInflated | Ordinal)
     for k in range(3 if is_count else 4):
-        step = 1e-5 * scales
         for place in np.ndindex(2, 2):
             moved = []
             for sign in (1.0, -1.0):
                 values = [each.copy() for each in arguments]
-                values[k][place] += sign * step[place]
+                values[k][place] += sign * step
                 moved.append(tf.reduce_sum(predicted_log_density(likelihood, *values)))
-            slope = (moved[0] - moved[1]) / (2.0 * step[place])
+            slope = (moved[0] - moved[1]) / (2.0 * step)
             assert_allclose(gradients[k].numpy()[place], slope, rtol=1e-5, atol=1e-6)
 
 
