@@ -1,6 +1,6 @@
 """
 Memory of the test process. Tests run as users run: shapes are checked, graphs are optimized, oneDNN
-is on; see `UNOPTIMIZED` for the exceptions.
+is on; see `OPTIMIZED` for the exceptions.
 
 TensorFlow keeps some hundred kilobytes of every graph that a process has traced. Models and graphs,
 which are cycles, are collected after each module, and within modules that trace many.
@@ -35,28 +35,19 @@ _STATM = Path("/proc/self/statm")  # of Linux
 _GROWTH = 200e6
 
 
-UNOPTIMIZED = (
-    "models/test_block_pep",
-    "models/test_classifier_multiclass",
-    "models/test_datasets",
-    "models/test_gradients",
-    "models/test_leave_one_out",
-    "models/test_pep_",
-    "models/test_streaming_pep",
-)
+OPTIMIZED = ("contracts/", "devices/", "ep/", "experiments/", "training/")
 """
-Files whose graphs, of thousands of operations, run a few times only: to optimize them takes a sixth
-of the tests' time. The same graphs are optimized in the tests of ep, training, contracts and
-estimators.
+Folders whose graphs are optimized, as users have them. The other tests run their graphs, of
+thousands of operations, a few times only: to optimize them takes a sixth of the time.
 """
 
 
 @pytest.fixture(scope="module", autouse=True)
 def graphs(request: pytest.FixtureRequest) -> Generator[None, None, None]:
-    """Leave the graphs of some files unoptimized."""
+    """Leave the graphs of most folders unoptimized."""
     path = request.path.relative_to(Path(__file__).parent).as_posix()
     tf.config.optimizer.set_experimental_options(
-        {"disable_meta_optimizer": path.startswith(UNOPTIMIZED)}
+        {"disable_meta_optimizer": not path.startswith(OPTIMIZED)}
     )
     yield
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})

@@ -633,10 +633,11 @@ class PEP(SparseGP):
             return energy_derivatives(problem, tape, iterate)
         in_one_chunk = problem
         if not self._single_chunk():
-            in_one_chunk = self._inference(problem.variables, tf.range(self._num_rows)).problem
-        entries = self._num_rows**2 * self.num_latent_gps
+            # The graph stays when the number of rows changes.
+            everything = tf.range(tf.shape(self._sites.precision)[0])
+            in_one_chunk = self._inference(problem.variables, everything).problem
         bars = implicit_bars(
-            in_one_chunk, self.likelihood, iterate, stores_squares=entries <= _MAX_STORED
+            in_one_chunk, self.likelihood, iterate, stores_squares=self._stores_squares()
         )
         return energy_derivatives(problem, tape, iterate, bars)
 
@@ -740,6 +741,9 @@ class PEP(SparseGP):
         entries = self._num_rows_of_all_workers * self._num_points * self.num_latent_gps
         return isinstance(self._chunks, RowChunks) and entries <= _MAX_STORED
 
+    def _stores_squares(self) -> bool:
+        return self._num_rows**2 * self.num_latent_gps <= _MAX_STORED
+
     def _is_bound(self) -> tf.Tensor:
         bound_at_zero = isinstance(projection_of(self.projection), KL | Wasserstein)
         is_positive = tf.reduce_any(tf.not_equal(self._alpha, 0.0))
@@ -762,6 +766,7 @@ class PEP(SparseGP):
             self.projection,
             self._single_chunk(),
             self._keeps_projections(),
+            self._stores_squares(),
         ]
 
     @override

@@ -68,8 +68,12 @@ class WhitenedPosterior(AbstractPosterior):
             self.update_cache(precompute_cache)
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
+        L, root, b = self._values()
+        # The number of inducing points may change.
+        changing = ((L, (True, True)), (root, (True, True)), (b, (True, False)))
         return tuple(
-            PrecomputedValue(value, (False,) * len(value.shape)) for value in self._values()
+            PrecomputedValue(value, (False,) * (value.shape.rank - 2) + last)
+            for value, last in changing
         )
 
     @inherit_check_shapes

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -268,6 +269,7 @@ class InducingVariableGP(GPModel):
     def __setstate__(self, state: tuple[dict[str, Any], list[Any]]) -> None:
         attributes, resizable = state
         memo = {id(variable): resizable_copy(variable, shape) for variable, shape in resizable}
+        memo[id(self)] = self  # a posterior among the attributes refers to it
         self.__dict__.update(deepcopy(attributes, memo))
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: object) -> Any:
@@ -328,18 +330,18 @@ class InducingVariableGP(GPModel):
         self, values: Callable[[], Any], cache: PrecomputeCacheType | None = None
     ) -> WhitenedPosterior:
         parts = self.kernel, self.inducing_variable, self.mean_function
-
-        def current() -> Any:
-            if parts != (self.kernel, self.inducing_variable, self.mean_function):
-                raise ValueError(
-                    "posterior() must have the model's parts, one was replaced: call posterior() "
-                    "again."
-                )
-            return values()
-
+        # No function of its own: a copy of the posterior must follow the copy of the model.
+        current = partial(self._current, values, parts)
         return WhitenedPosterior(
             *parts, current, by_precision=self._by_precision, precompute_cache=cache
         )
+
+    def _current(self, values: Callable[[], Any], parts: tuple[object, ...]) -> Any:
+        if parts != (self.kernel, self.inducing_variable, self.mean_function):
+            raise ValueError(
+                "posterior() must have the model's parts, one was replaced: call posterior() again."
+            )
+        return values()
 
     @inherit_check_shapes
     @no_autograph

@@ -26,7 +26,7 @@ from ..inducing.rows import distinct
 from ..runtime import ONE_PROCESS, compiled, with_plain_errors
 from ..saving.arrays_file import Arrays
 from ..saving.run_identity import settings_of
-from ..saving.stream_state import POINTS, SETTINGS, StreamState
+from ..saving.stream_state import JITTER, POINTS, SETTINGS, StreamState
 from .kernels_and_inducing_variables import (
     assign_inducing_points,
     inducing_points,
@@ -223,6 +223,7 @@ class Stream(InducingVariableGP):
         """The state from which :meth:`from_state` continues the stream exactly."""
         arrays = {name: variable.numpy() for name, variable in self._state_variables().items()}
         arrays[POINTS] = inducing_points(self.inducing_variable).numpy()
+        arrays[JITTER] = np.array(self._jitter_of_Kuu())
         return StreamState(arrays | {SETTINGS: np.array(json.dumps(self._settings_of_parts()))})
 
     @classmethod
@@ -234,14 +235,21 @@ class Stream(InducingVariableGP):
         :param parts: the positional arguments of the constructor between data and inducing
             variable: a kernel, or kernel and likelihood, whose parameters are set to the state's
             values.
-        :param options: the constructor's keyword arguments; alpha and, unless it is given,
-            shared_noise are taken from the state.
-        :raises ValueError: if the state does not fit a model of this class and these parts.
+        :param options: the constructor's keyword arguments without alpha, which is taken from the
+            state, as is shared_noise unless it is given.
+        :raises ValueError: if the state does not fit a model of this class, these parts and
+            options, or if alpha is given.
         """
-        missing = sorted({POINTS, SETTINGS, *cls._NEEDED} - getattr(state, "arrays", {}).keys())
+        needed = {POINTS, SETTINGS, JITTER, *cls._NEEDED}
+        missing = sorted(needed - getattr(state, "arrays", {}).keys())
         if missing:
             raise ValueError(
                 f"state must be the StreamState of a {cls.__name__}; it lacks {', '.join(missing)}."
+            )
+        if "alpha" in options:
+            raise ValueError(
+                f"alpha must not be given, got {options['alpha']!r}: it is taken from the state. "
+                "Set alpha of the model that from_state returns."
             )
         points: InducingPointsLike = state.points[0]
         if len(state.points) > 1:
@@ -250,6 +258,9 @@ class Stream(InducingVariableGP):
             if "alpha" in state.arrays:
                 validation.power(state.arrays["alpha"])
             model = cls._of_batch(state.arrays, *parts, points, **options)
+            jitter = validation.positive_number(state.arrays[JITTER], JITTER)
+            if jitter != model._jitter_of_Kuu():
+                model.jitter = jitter
             for name, variable in model.batch_variables().items():
                 expected = variable.numpy()
                 found = state.arrays.get(name, expected)
@@ -283,10 +294,9 @@ class Stream(InducingVariableGP):
         return cls((arrays["data.X"], arrays["data.Y"]), *parts, **options)  # type: ignore[arg-type]
 
     def _settings_of_parts(self) -> dict[str, str]:
-        """Return classes and settings of kernel, likelihood and mean function, by path."""
-        return settings_of(
-            {name: getattr(self, name) for name in ("kernel", "likelihood", "mean_function")}
-        )
+        """Return the settings on which the meaning of the arrays depends, by path."""
+        names = "kernel", "likelihood", "mean_function", "projection", "whiten"
+        return settings_of({name: getattr(self, name) for name in names if hasattr(self, name)})
 
     def _state_variables(self) -> dict[str, tf.Variable]:
         """

@@ -19,9 +19,10 @@ from .arrays_file import (
 )
 from .run_identity import differing
 
-# The two arrays that are not variables of a model.
+# The arrays that are not variables of a model.
 POINTS = "inducing.Z"
 SETTINGS = "parts"
+JITTER = "jitter"
 _VERSION_KEY = "version"
 _VERSION = 1  # of the names and shapes listed in docs/guide/streams.md
 
@@ -96,7 +97,7 @@ class StreamState:
         Assign the arrays to the variables of these names; nothing if a name, an array or a setting
         does not fit.
         """
-        if names := sorted(variables.keys() ^ (self.arrays.keys() - {POINTS, SETTINGS})):
+        if names := sorted(variables.keys() ^ (self.arrays.keys() - {POINTS, SETTINGS, JITTER})):
             raise ValueError(
                 "the state must have the parameters of this model; they differ in "
                 f"{', '.join(names)}."
@@ -112,7 +113,7 @@ class StreamState:
             raise ValueError(f"the state's {SETTINGS} must be settings by path, got {text[:40]!r}.")
         if names := differing(settings, saved):
             raise ValueError(
-                "the state must come from a model with the same kernel, likelihood and mean "
-                f"function; they differ in {', '.join(names)}."
+                "the state must come from a model with the same kernel, likelihood, mean function "
+                f"and options; they differ in {', '.join(names)}."
             )
         assign_arrays(self.arrays, variables, about="the state's ", resize=True)

@@ -67,6 +67,7 @@ def test_the_value_of_the_log_marginal_likelihood_excludes_the_priors():
     )
 
 
+@pytest.mark.slow
 def test_a_refit_uses_the_priors_of_its_own_data():
     """A compiled model is used again: its priors move with the data."""
     others = [1e3 * X[:50], y[:50]]

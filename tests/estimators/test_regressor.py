@@ -287,6 +287,7 @@ def test_a_stream_whose_y_jumps_warns_once_a_batch():
     assert "call fit on rows that span the new range" in messages[0]
 
 
+@pytest.mark.slow
 def test_a_stream_whose_y_shrinks_warns():
     """Not if a batch has few rows, or equal y: these say little about the scale."""
     first = 2.0 + 3.0 * np.tile([-1.0, 1.0], 10)
@@ -301,6 +302,7 @@ def test_a_stream_whose_y_shrinks_warns():
         estimator.partial_fit(X, 2.0 + 1e-3 * (first - 2.0))
 
 
+@pytest.mark.slow
 def test_a_stream_in_extreme_units():
     """No square of X is needed: powers of the unit would leave floating point range."""
     X = np.random.default_rng(5).uniform(0.0, 5.0, [20, 1])
@@ -523,6 +525,7 @@ def test_constant_columns_and_targets(X):
     assert_allclose(estimator.predict(rows), 40.0, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_noise_of_a_stream_with_few_points_is_the_noise_of_its_rows():
     """
     Eight batches of 60 rows of 3 sin(x), with noise of standard deviation 1: 480 rows determine it

@@ -17,6 +17,7 @@ from gpflow.functions import Constant
 from gpflow.kernels import Matern52
 from gpflow.likelihoods import Gaussian, Poisson, Softmax, StudentT
 from model_values import assert_close, assert_same, positive_parameter
+from quick import partly_slow
 from refusals import refused
 from waves import line, wave
 
@@ -36,14 +37,15 @@ COUNTS = np.array([0.0, 2.0, 5.0, 1.0, 0.0])
 REALS = np.array([-0.4, 1.5, 2.5, 0.6, 1.0])
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("likelihood", "Y", "log_prob", "points", "labels", "alpha", "scale"),
     [
-        pytest.param(Probit(), PROBIT, probit, X, LABELS, 1.0, 1.0, id="EP of a full GP"),
-        pytest.param(Probit(), PROBIT, probit, Z, LABELS, 0.6, 1.4, id="T-PEP"),
+        (Probit(), PROBIT, probit, Z, LABELS, 0.6, 1.4),
         (Poisson(), COUNTS, poisson, Z, UNEVEN, 0.5, 1.0),
-        pytest.param(StudentT(0.6), REALS, student_t, Z, UNEVEN, 0.5, 1.0, marks=pytest.mark.slow),
+        (Probit(), PROBIT, probit, X, LABELS, 1.0, 1.0),  # EP of a full GP
+        (StudentT(0.6), REALS, student_t, Z, UNEVEN, 0.5, 1.0),
     ],
+    2,
 )
 def test_matches_joint_power_ep(likelihood, Y, log_prob, points, labels, alpha, scale):
     """Energy, q(u) and sites; blocks of unequal sizes, in the order of their labels."""
@@ -75,9 +77,10 @@ SOME = [[1, 4, 6, 7], [2, 5], [0, 3], [8], range(9, 11)]
 POWERS = np.array([0.0, 0.3, 1.0, 0.5, 0.7])
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("blocks", "alpha", "scale"),
     [(SOME, POWERS, [0.5, 1.0, 1.2, 0.8, 2.0]), (11, 0.4, 0.7)],
+    1,
 )
 def test_gaussian_is_pepr(blocks, alpha, scale):
     """Blocks of any size, also one of all rows; a power and a scale for each block."""
@@ -94,7 +97,7 @@ def test_gaussian_is_pepr(blocks, alpha, scale):
     assert_close(model.predict_f(Z, full_cov=True), expected.predict_f(Z, full_cov=True), CLOSE)
 
 
-@pytest.mark.parametrize(("blocks", "alpha"), [(1, 0.5), (2, 0.0)])
+@partly_slow(("blocks", "alpha"), [(2, 0.0), (1, 0.5)], 1)
 def test_independent_rows_are_pep(blocks, alpha):
     """Blocks of one row, and the variational limit of any blocks."""
     options = {"alpha": alpha, "scale": 0.8, "tol": TOL}

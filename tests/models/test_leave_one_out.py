@@ -53,7 +53,7 @@ MODELS = {
         {"alpha": 0.5, "scale": [0.4, 1.0, 1.7], "blocks": LABELS},
     ),
     "BTSGPR": (BTSGPR, {"blocks": LABELS}),
-    "PEP": (pep, {"alpha": 0.6}),
+    "PEP": (pep, {"alpha": 0.6, "scale": 0.7}),
     "StreamingSGPR": (stream, {"alpha": 0.7}),
 }
 

@@ -96,6 +96,23 @@ def test_continuous_at_alpha_zero():
     assert slopes[0] == pytest.approx(slopes[1], rel=2e-3)
 
 
+@pytest.mark.slow
+def test_the_gradient_under_the_wasserstein_projection_after_new_data():
+    """In several chunks, as in one: it is computed from all rows together."""
+    X, Y, Z, _ = _labels()
+    parts = SquaredExponential(2.0), Probit(), Z
+    options = {"projection": "wasserstein", "tol": 1e-9}
+    model = PEP((X[:15], Y[:15]), *parts, chunk_size=10, **options)
+    value_and_gradients(model, model.trainable_variables)
+    model.data = X, Y
+    other = PEP((X, Y), *parts, **options)
+    found, expected = (
+        value_and_gradients(each, each.trainable_variables) for each in (model, other)
+    )
+    assert found[0] == pytest.approx(expected[0], abs=1e-8)
+    assert_close(found[1], expected[1], 1e-6)
+
+
 # --- the same fixed point -------------------------------------------------------------------------
 
 

@@ -4,6 +4,9 @@ With u = L v and q(v) = N(B^-1 c, B^-1), B = I + A:  mean k_*u Kuu^-1 L B^-1 c, 
 Q_** + T' B^-1 T, T = L^-1 K_u*. Condition numbers are below 1e3: 1e3 eps, and 1e-11 leaves room.
 """
 
+import pickle
+from copy import deepcopy
+
 import gpflow
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from gpflow.kernels import Matern12, Matern32, Matern52, SeparateIndependent
 from gpflow.posteriors import PrecomputeCacheType
 from refusals import stopped
 
+from gpflow_pep import PEPR, StreamingSGPR
 from gpflow_pep.engine import SiteSums
 from gpflow_pep.models.posteriors import WhitenedPosterior
 
@@ -134,6 +138,27 @@ def test_informative_data_give_nonnegative_variance():
     posterior, _ = make_posterior(A=1e18 * np.eye(4))
     _, variance = posterior.predict_f(Z)
     assert np.all(variance >= 0.0) and np.all(variance < 2e-6)
+
+
+@pytest.mark.parametrize("copied", [deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_posterior_follows_the_copy_of_its_model(copied):
+    Y = np.sin(XNEW[:, :1])
+    model = PEPR((XNEW, Y), make_kernel(), Z)
+    model.kept = model.posterior()
+    clone = copied(model)
+    clone.data = XNEW, -Y
+    clone.kernel.variance.assign(2.0)
+    clone.kept.update_cache()
+    assert_all_equal(clone.kept.predict_f(XNEW), clone.predict_f(XNEW))
+    assert_all_equal(model.kept.predict_f(XNEW), model.predict_f(XNEW))
+
+
+def test_the_number_of_points_may_change():
+    model = StreamingSGPR((XNEW, np.sin(XNEW[:, :1])), make_kernel(), Z)
+    posterior = model.posterior("variable")
+    model.update((XNEW, np.cos(XNEW[:, :1])), Z[:3])
+    posterior.update_cache()
+    assert_all_equal(posterior.predict_f(XNEW), model.predict_f(XNEW))
 
 
 @pytest.mark.parametrize("shape", [(0, 5, 2), (2, 0, 2)])

@@ -120,6 +120,23 @@ def test_other_states_are_refused():
         restored(state, SquaredExponential(1.0, 1.0))
 
 
+def test_the_jitter_is_restored():
+    model = regression()
+    model.jitter = 1e-2
+    model.update((X[20:40], Y[20:40]))
+    again = restored(model.state, kernel())
+    assert_array_equal(
+        again.maximum_log_likelihood_objective(), model.maximum_log_likelihood_objective()
+    )
+
+
+def test_other_options_are_refused():
+    with refused("and options; they differ in whiten"):
+        StreamingSVGP.from_state(variational().state, kernel(), Gaussian())
+    with refused(r"^alpha must not be given, got 0\.1: it is taken from the state"):
+        StreamingSGPR.from_state(regression().state, kernel(), alpha=0.1)
+
+
 def test_a_state_under_other_parts_is_refused():
     """Kernels of the same parameters, and another likelihood."""
     state = regression().state
