@@ -42,6 +42,12 @@ _PRELIMINARY = 0.02
 _MAX_PRELIMINARY = 5
 _ATTEMPT_DAMPING = (1.0, 1.0, 1.0, 0.3, 0.1)  # fraction of the damping in each attempt
 _MAY_LOWER = 1e-3  # updates by at most this fraction can lower a bound by rounding only
+# From empty sites of a wide prior, the updates of many rows together may go much too far: an update
+# that lowers the energy by more nats per site is rejected.
+_MOST_LOSS = 1.0
+# Sweeps from empty sites are inaccurate while the change is larger; at most this many.
+_ROUGH = 0.2
+_MAX_ROUGH = 15
 MAX_HALVINGS = 12  # of improper initial sites, before they are dropped
 # Sweeps that do not halve the change before Newton's method starts; doubled after it fails.
 _PATIENCE = 30
@@ -86,6 +92,10 @@ class Attempt(NamedTuple):
         return cls(
             number, tf.constant(False), tf.equal(number, 1), zero, inf, zero, tf.constant(_PATIENCE)
         )
+
+    def goes_on_from_empty(self) -> tf.Tensor:
+        """Return whether this is not the first accurate sweep of an attempt from empty sites."""
+        return (self.number > 0) & self.is_valid & ~self.preliminary
 
     def after(self, change: tf.Tensor) -> "Attempt":
         """Count an accepted sweep."""
@@ -180,7 +190,11 @@ def _step(problem: Problem, options: SolverOptions, loop: SolverState) -> Solver
     """Sweep at the candidate, accept or reject it, and choose the next one."""
     # Do not shift initial or best sites: converged sites stay bit-identical.
     may_shift = (loop.sweeps >= 0) & tf.equal(loop.final_status, RUNNING) & ~loop.returns_to_best()
-    evaluated = evaluate(problem, loop.candidate, loop.attempt.preliminary, may_shift)
+    attempt = loop.attempt
+    rough = attempt.goes_on_from_empty() & (loop.iterate.change > _ROUGH)
+    rough &= tf.equal(loop.kind, SWEEPING) & tf.equal(loop.final_status, RUNNING)
+    rough &= loop.sweeps < tf.minimum(_MAX_ROUGH, options.max_sweeps - 1)
+    evaluated = evaluate(problem, loop.candidate, attempt.preliminary, may_shift, rough)
     accepted = tf.math.is_finite(evaluated.log_evidence) & tf.math.is_finite(evaluated.change)
     accepted &= evaluated.swept.cavity_ratio > 0.0
     probing = tf.equal(loop.kind, PROBING)
@@ -192,7 +206,8 @@ def _step(problem: Problem, options: SolverOptions, loop: SolverState) -> Solver
     )
     accepted &= probing | (_keeps_bound(problem, options, loop, evaluated) & by_newton)
     loop = loop._replace(sweeps=loop.sweeps + 1)
-    converged = accepted & ~probing & ~loop.attempt.preliminary & (evaluated.change <= options.tol)
+    converged = accepted & ~probing & ~attempt.preliminary & ~rough
+    converged &= evaluated.change <= options.tol
     after = _after_evaluation(problem, options, loop, evaluated, accepted, converged)
     fraction = tf.where(converged, loop.anderson.fraction, after.anderson.fraction)
     return after._replace(
@@ -252,7 +267,7 @@ def _after_evaluation(
 def _keeps_bound(
     problem: Problem, options: SolverOptions, loop: SolverState, iterate: Iterate
 ) -> tf.Tensor:
-    """Return whether a bound has not decreased beyond rounding."""
+    """Return whether a bound has not decreased beyond rounding, and no energy by too much."""
     attempt = loop.attempt
     applies = (
         problem.is_bound
@@ -261,7 +276,11 @@ def _keeps_bound(
         & tf.equal(loop.final_status, RUNNING)
     )
     applies &= (loop.anderson.fraction > _MAY_LOWER * options.damping) & ~loop.returns_to_best()
-    return ~applies | (iterate.log_evidence >= loop.iterate.log_evidence - loop.iterate.rounding())
+    loss = loop.iterate.log_evidence - iterate.log_evidence
+    num_sites = tf.cast(tf.shape(iterate.swept.sites)[0], loss.dtype)
+    most = _MOST_LOSS * problem.rows.all_workers.sum(num_sites)
+    too_far = attempt.goes_on_from_empty() & tf.equal(loop.kind, SWEEPING) & (loss > most)
+    return (~applies | (loss <= loop.iterate.rounding())) & ~too_far
 
 
 def _after_accepted_sweep(
