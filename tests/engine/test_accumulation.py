@@ -219,13 +219,8 @@ def test_several_latent_functions_are_several_calls(name, chunks):
         name, Powers(np.linspace(0, 1, 13), np.linspace(0, 1, 13), np.linspace(0.5, 0, 13))
     )
     problems = [make_problem(seed) for seed in (11, 12, 13)]
-    together = type(problems[0])(
-        **{
-            name: np.stack([getattr(problem, name) for problem in problems])
-            for name in vars(problems[0])
-        }
-    )
-    sources = [tf.constant(values) for values in vars(together).values()]
+    parts = zip(*(vars(problem).values() for problem in problems), strict=True)
+    sources = [tf.constant(np.stack(values)) for values in parts]
     weights = [
         make_cotangents(values_of_sums(p, make_blocks("rows", 13), powers, 1.2), 5)
         for p in problems

@@ -81,7 +81,7 @@ def test_improper_cavities_are_flagged_and_replaced():
 
 
 def test_a_row_without_prior_variance_has_a_cavity():
-    zero = tf.zeros([1, 1], tf.float64)
+    zero = double([[0.0]])
     w = cavity_of_w(Marginals(zero, zero), Site(zero, zero), double(1.0))
     f = cavity_of_f(w, Projected(zero, zero[0], zero + 0.4))
     assert f.mean.numpy()[0, 0] == 0.4 and 0.0 < f.variance.numpy()[0, 0] < 1e-20
@@ -89,8 +89,8 @@ def test_a_row_without_prior_variance_has_a_cavity():
 
 def test_a_row_that_does_not_vary_has_a_site():
     """Neither w nor what u leaves of f: the limit of (d + s)/(d + s ratio) from d = 0, not 0/0."""
-    zero = tf.zeros([1, 1], tf.float64)
-    one = tf.ones([1, 1], tf.float64)
+    zero = double([[0.0]])
+    one = double([[1.0]])
     w = cavity_of_w(Marginals(0.3 * one, zero), Site(zero, zero), double(0.5))
     site = matching_site(w, zero, Tilted(None, 0.7 * one, -1.2 * one, 0.25 * one))
     assert_allclose(site.precision[0, 0], 1.2 / 0.25, rtol=CLOSE)

@@ -4,6 +4,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_near
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Bernoulli, Exponential, Ordinal, Poisson, StudentT
 from marks import needs_data
@@ -28,14 +29,10 @@ def assert_proper(model):
     """
     B is positive definite, and so is every cavity, 1 - α τ s > 0: by numpy, from q(u) = N(m, S).
     """
-    Kuu = model.kernel(model.inducing_variable.Z).numpy() + gpflow.config.default_jitter() * np.eye(
-        len(Z)
-    )
-    W = np.linalg.solve(Kuu, model.kernel(model.inducing_variable.Z, model.data[0]).numpy())
+    Kuu = model.kernel(Z).numpy() + gpflow.default_jitter() * np.eye(len(Z))
+    V = np.linalg.solve(np.linalg.cholesky(Kuu), model.kernel(Z, X))
     t = model.sites.precision.numpy()[:, 0]
-    L = np.linalg.cholesky(Kuu)
-    V = L.T @ W
-    B = np.eye(len(L)) + (V * t) @ V.T
+    B = np.eye(len(Z)) + (V * t) @ V.T
     assert np.linalg.eigvalsh(B).min() > 0.0
     s = np.sum(V * np.linalg.solve(B, V), axis=0)
     assert np.min(1.0 - float(model.alpha) * t * s) > 0.0
@@ -81,7 +78,7 @@ def test_batches_take_fewer_sweeps(model):
     one_by_one = model.update_sites(batch_size=1, callback=reports.append)
     assert parallel.converged and one_by_one.converged
     assert len(reports) - 2 <= parallel.sweeps
-    assert one_by_one.log_evidence == pytest.approx(parallel.log_evidence, abs=1e-10)
+    assert_near(one_by_one.log_evidence, parallel.log_evidence, 1e-10)
 
 
 JUMPS = [(4.0, 1.0), (400.0, 0.3), (0.01, 3.0), (1e4, 0.5), (50.0, 10.0), (4.0, 1.0)]
@@ -100,9 +97,9 @@ def test_sites_converge_after_large_hyperparameter_changes(model, alpha):
         assert status.converged
         assert_proper(model)
         kept = evidence.setdefault((variance, lengthscales), status.log_evidence)
-        assert status.log_evidence == pytest.approx(kept, abs=1e-8)
+        assert_near(status.log_evidence, kept, 1e-8)
     model.reset_sites()
-    assert model.update_sites().log_evidence == pytest.approx(status.log_evidence, abs=1e-8)
+    assert_near(model.update_sites().log_evidence, status.log_evidence, 1e-8)
 
 
 @partly_slow("precision", [-100.0, 1e4], quick=[1e4], ids=["B", "cavities"])
@@ -124,7 +121,7 @@ def test_improper_initial_sites_are_scaled_down(model, trace, precision):
     status = model.update_sites()
     assert status.converged
     assert_proper(model)
-    assert status.log_evidence == pytest.approx(expected.log_evidence, abs=1e-8)
+    assert_near(status.log_evidence, expected.log_evidence, 1e-8)
 
 
 @pytest.mark.parametrize("sweep", [1, 3])

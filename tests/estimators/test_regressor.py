@@ -107,17 +107,11 @@ def test_all_rows_as_inducing_points_are_the_exact_gp(X, y, normalize):
         )
         assert_allclose(mean, expected_mean, atol=1e-4 * y.std())
         assert_allclose(spread, expected_spread, rtol=1e-3, atol=1e-4 * y.var())
-    assert ours.log_marginal_likelihood_value_ == pytest.approx(
-        theirs.log_marginal_likelihood_value_, rel=1e-3
+    assert_allclose(
+        ours.log_marginal_likelihood_value_, theirs.log_marginal_likelihood_value_, rtol=1e-3
     )
     assert ours.result_ is None and ours.n_iter_ == 0 and ours.n_inducing_ == len(X)
-    assert ours.kernel_.variance.numpy() == pytest.approx(1.5, rel=1e-12)
-
-
-def test_the_evidence_is_that_of_the_model_after_the_last_step_of_adam(X, y):
-    fitted = small(optimizer="adam", max_iterations=2, learning_rate=0.1).fit(X, y)
-    expected = fitted.model_.maximum_log_likelihood_objective()
-    assert_allclose(fitted.log_marginal_likelihood_value_, expected, rtol=1e-9)
+    assert_allclose(ours.kernel_.variance, 1.5, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +171,7 @@ def test_a_stream_keeps_the_bound_of_the_noise(X, y, bound, noise):
         else:
             variance.unconstrained_variable.assign(-60.0)  # exp(-60) vanishes beside the bound
         estimator.partial_fit(X, y)
-        assert estimator.model_.likelihood.variance.numpy() == pytest.approx(noise, rel=1e-12)
+        assert_allclose(estimator.model_.likelihood.variance, noise, rtol=1e-12)
 
 
 def test_a_finer_model_with_a_lower_evidence_is_discarded(X, y):
@@ -349,7 +343,7 @@ def test_auto(X, y):
     assert found.num_inducing == estimator.n_inducing_ in (16, 32, 60)
     assert found.numbers[0] == 16 and estimator.model_ is found.model
     objective = found.objectives[found.numbers == found.num_inducing] * len(X)
-    assert estimator.log_marginal_likelihood_value_ == pytest.approx(objective[0], rel=1e-9)
+    assert_allclose(estimator.log_marginal_likelihood_value_, objective[0], rtol=1e-9)
     assert estimator.score(X, y) > 0.9
     again = estimator.set_params(optimizer=None).partial_fit(X[:20], y[:20])  # keeps the number
     assert again.n_inducing_ == found.num_inducing
@@ -492,8 +486,8 @@ def test_a_first_step_that_fails(X, y):
     assert any(estimator.result_.reason in str(each.message) for each in warned)
     start = small(optimizer=None).fit(X, y)
     assert_allclose(estimator.predict(X), start.predict(X), **SAME)
-    assert estimator.log_marginal_likelihood_value_ == pytest.approx(
-        start.log_marginal_likelihood_value_, rel=1e-9
+    assert_allclose(
+        estimator.log_marginal_likelihood_value_, start.log_marginal_likelihood_value_, rtol=1e-9
     )
 
 
@@ -502,7 +496,7 @@ def test_a_large_default_jitter(X, y):
     for jitter, largest in ((1e-6, 1e-3), (1e-2, 0.1)):
         with configured(jitter=jitter):
             estimator = small(optimizer=None).fit(X, y)
-        assert estimator.model_.max_jitter == pytest.approx(largest, rel=1e-12)
+        assert_allclose(estimator.model_.max_jitter, largest, rtol=1e-12)
 
 
 def test_masks_are_refused(X, y):

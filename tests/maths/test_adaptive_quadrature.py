@@ -21,7 +21,7 @@ def test_singularity_terminates():
         tails = tf.where(panels.left == 0.0, double(np.inf), 0.0)[:, None]
         return Evaluated(width, width, tails)
 
-    first = Panels(tf.constant([0]), tf.zeros([1], tf.float64), double([0.5]))
+    first = Panels(tf.constant([0]), double([0.0]), double([0.5]))
     total, _ = integrate(evaluate, first, tf.constant(1), shape=(1, 1), keep=False)
     assert_allclose(levels, 0.5 ** np.arange(1, 62), rtol=1e-12)
     assert_allclose(total, [[1.0]], rtol=1e-12)
@@ -66,7 +66,7 @@ def test_rule_integrates_polynomials_exactly():
 
 
 def test_rejects_xla():
-    first = Panels(tf.constant([0]), tf.zeros([1], tf.float64), tf.ones([1], tf.float64))
+    first = Panels(tf.constant([0]), double([0.0]), double([1.0]))
 
     @tf.function(jit_compile=True, autograph=False)
     def run():

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from comparisons import assert_near
 from differences import derivative
+from doubles import double
 from numpy.testing import assert_allclose, assert_array_equal
 from products import preferring_products
 from refusals import stopped
@@ -189,12 +190,12 @@ def test_jitter_increase_is_printed(growing, capfd):
     added = factor @ factor.T - matrix
     assert_allclose(added, added[0, 0] * np.eye(3), atol=4 * EPS)
     # The jitter of 1e-12 already on the diagonal is part of the new jitter of 1e-6.
-    assert added[0, 0] == pytest.approx(1e-6 - 1e-12, abs=4 * EPS)
+    assert_near(added[0, 0], 1e-6 - 1e-12, 4 * EPS)
     message = capfd.readouterr().err
     raised = re.search(
         r"Kuu of this test was not positive definite; jitter raised from 1e-12 to (\S+)", message
     )
-    assert float(raised.group(1)) == pytest.approx(1e-6, abs=1e-20)
+    assert_near(float(raised.group(1)), 1e-6, 1e-20)
 
 
 def test_any_initial_jitter(growing, capfd):
@@ -265,9 +266,7 @@ def test_finite_raises_with_name(bad):
     for compiled in [False, True]:
         function = lambda v: finite(v, name="the thing", advice="another")  # noqa: E731
         with stopped(r"2 of the entries of .*the thing.* are not finite. Try: .*another"):
-            (tf.function(function) if compiled else function)(
-                tf.constant([1.0, bad, 2.0, bad], tf.float64)
-            )
+            (tf.function(function) if compiled else function)(double([1.0, bad, 2.0, bad]))
 
 
 def test_finite_has_unit_gradient():
@@ -367,7 +366,7 @@ def test_inverse_of_product(batch):
 
 def test_gradient_of_a_replaced_diagonal_for_unknown_sizes():
     matrix = tf.constant(positive_definite(3)[None])
-    diagonal = tf.constant([[1.0, 2.0, 3.0]], tf.float64)
+    diagonal = double([[1.0, 2.0, 3.0]])
     spec = tf.TensorSpec([None, None, None], tf.float64)
 
     @tf.function(input_signature=[spec, tf.TensorSpec([None, None], tf.float64)])

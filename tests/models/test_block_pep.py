@@ -10,15 +10,16 @@ from copy import deepcopy
 import gpflow
 import numpy as np
 import pytest
-import tensorflow as tf
+from comparisons import assert_near
 from dense_power_ep import MEAN, PowerEP, poisson, probit, student_t
 from differences import assert_gradients
 from gpflow.functions import Constant
 from gpflow.kernels import Matern52
 from gpflow.likelihoods import Gaussian, Poisson, Softmax, StudentT
 from model_values import assert_close, assert_same, positive_parameter
+from numpy.testing import assert_allclose
 from quick import partly_slow
-from refusals import refused
+from refusals import refused, stopped
 from waves import line, wave
 
 from gpflow_pep import PEP, PEPR, BlockPEP
@@ -56,7 +57,7 @@ def test_matches_joint_power_ep(likelihood, Y, log_prob, points, labels, alpha, 
     blocks = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     expected = PowerEP(kernel, X, points, blocks, log_prob, Y, alpha, scale).converge()
     assert status.converged
-    assert status.log_evidence == pytest.approx(expected.energy(), abs=CLOSE)
+    assert_near(status.log_evidence, expected.energy(), CLOSE)
     linear, precision = expected.natural()
     q_mu, q_cov = model.compute_qu()
     covariance = np.linalg.inv(precision)
@@ -104,7 +105,7 @@ def test_independent_rows_are_pep(blocks, alpha):
     expected = PEP((INPUTS, OUTPUTS), Matern52(1.3), StudentT(0.4), Z, **options)
     model = BlockPEP((INPUTS, OUTPUTS), Matern52(1.3), StudentT(0.4), Z, blocks=blocks, **options)
     energies = [each.update_sites().log_evidence for each in (model, expected)]
-    assert energies[0] == pytest.approx(energies[1], rel=CLOSE)
+    assert_allclose(energies[0], energies[1], rtol=CLOSE)
     assert_close(model.predict_y(Z), expected.predict_y(Z), CLOSE)
     assert model.is_lower_bound == (alpha == 0.0)
 
@@ -132,13 +133,13 @@ def test_scipy_trains_it_and_new_data_are_used():
     after = float(model.training_loss())
     assert after < before
     clone = pickle.loads(pickle.dumps(deepcopy(model)))
-    assert float(clone.training_loss()) == pytest.approx(after, rel=1e-12)
+    assert_allclose(clone.training_loss(), after, rtol=1e-12)
     clone.data = INPUTS[:7], OUTPUTS[:7]
     expected = PEPR(
         clone.data, clone.kernel, clone.inducing_variable, blocks=2, likelihood=clone.likelihood
     )
     assert float(clone.training_loss()) == pytest.approx(float(expected.training_loss()))
-    assert float(model.training_loss()) == pytest.approx(after, rel=1e-12)
+    assert_allclose(model.training_loss(), after, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -179,6 +180,7 @@ def test_refuses_what_needs_single_rows():
             method()
 
 
+@pytest.mark.slow
 def test_a_prior_much_wider_than_the_likelihood():
     """PEP computes the sites of blocks of one row by another quadrature."""
     X = line(0.0, 1.0, 6)
@@ -187,7 +189,7 @@ def test_a_prior_much_wider_than_the_likelihood():
     single, double = (
         BlockPEP(data, Matern52(1e4), Probit(), X[::2], blocks=size, tol=TOL) for size in (1, 2)
     )
-    assert single.update_sites().log_evidence == pytest.approx(expected.log_evidence, abs=1e-7)
+    assert_near(single.update_sites().log_evidence, expected.log_evidence, 1e-7)
     assert double.update_sites().converged
 
 
@@ -195,12 +197,12 @@ def test_moments_that_are_not_resolved_even_under_the_prior_are_an_error():
     """Precise contradictory observations at nearly the same inputs."""
     X = np.array([[0.0], [0.01]])
     model = BlockPEP((X, 300.0 * X), Matern52(), StudentT(0.01), X[:1], blocks=2)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="wider than the likelihood"):
+    with stopped("wider than the likelihood"):
         model.maximum_log_likelihood_objective()
 
 
 def test_new_data_with_wider_blocks_are_refused():
     X = line(0.0, 1.0, 6)
     model = BlockPEP((X[:2], X[:2]), Matern52(), Gaussian(), X[::2], blocks=4)
-    with pytest.raises(ValueError, match=r"at most 2 rows.*got 6"):
+    with refused("at most 2 rows.*got 6"):
         model.data = X, X

@@ -176,11 +176,6 @@ def test_results_equal_in_memory(name):
     assert_all_close(results(model), results(expected), rtol=1e3 * tolerance, atol=tolerance)
 
 
-def test_is_invariant_to_batch_size():
-    losses = [float(pepr(dataset(batch_size=size)).training_loss()) for size in (1, 7, N, 2 * N)]
-    assert_allclose(losses, losses[0], rtol=TOLERANCE)
-
-
 def test_converts_dtypes():
     whole = np.round(X).astype(np.int32), Y.astype(np.float32)
     expected = pepr(tuple(values.astype(float) for values in whole)).training_loss()

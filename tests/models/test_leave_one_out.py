@@ -74,20 +74,18 @@ def test_equals_refits(name):
             **options | blocks,
         )
 
-    everything = np.arange(8)
-    actual = model(everything).loo_log_predictive_density()
-    refits = [model(np.delete(everything, n)) for n in everything]
-    rows = [(data.X[[n]], data.Y[[n]]) for n in everything]
-    expected = [refit.predict_log_density(row)[0] for refit, row in zip(refits, rows, strict=True)]
+    whole = model(np.arange(8))
+    actual = whole.loo_log_predictive_density()
     assert actual.shape == [8]
-    assert_near(actual, expected, EXACT)
-    if name == "PEP":
-        return
-    errors, variances = model(everything)._leave_one_out()
-    for n, (refit, (x, y)) in enumerate(zip(refits, rows, strict=True)):
-        mean, variance = refit.predict_y(x)
-        assert_near(errors[n], (y - mean)[0], EXACT)
-        assert_near(variances[n], variance[0, 0], EXACT)
+    errors, variances = ([], []) if name == "PEP" else whole._leave_one_out()
+    for n in (1, 3, 6, 7):  # of all blocks, and the last one
+        refit = model(np.delete(np.arange(8), n))
+        x, y = data.X[[n]], data.Y[[n]]
+        assert_near(actual[n], refit.predict_log_density((x, y))[0], EXACT)
+        if name != "PEP":
+            mean, variance = refit.predict_y(x)
+            assert_near(errors[n], (y - mean)[0], EXACT)
+            assert_near(variances[n], variance[0, 0], EXACT)
 
 
 def test_shared_block_equals_sgpr():

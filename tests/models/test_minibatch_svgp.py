@@ -42,7 +42,7 @@ def test_without_num_data_minibatch_is_the_data(kind):
         each.update((X[4:], Y[4:]))
     none, first, both = (float(each.training_loss((X[:rows], Y[:rows]))) for rows in (0, 1, 2))
     second = float(each.training_loss((X[1:2], Y[1:2])))
-    assert both - none == pytest.approx(first + second - 2.0 * none, rel=1e-12)
+    assert_allclose(both - none, first + second - 2.0 * none, rtol=1e-12)
 
 
 def test_num_data_cannot_be_added_later():
@@ -86,4 +86,4 @@ def test_is_invariant_to_sign_of_q_sqrt(kind):
     for signs in ([1.0, 1.0, 1.0, 1.0], [1.0, -1.0, 1.0, -1.0]):
         each.q_sqrt.assign((factor * signs)[None])
         values.append(float(each.training_loss((X[:8], Y[:8]))))
-    assert values[1] == pytest.approx(values[0], rel=1e-12)
+    assert_allclose(values[1], values[0], rtol=1e-12)

@@ -86,6 +86,10 @@ def with_noise(rule):
     return noise(rule) if rule is SiteRule else rule
 
 
+def everything(rule):
+    return forward(penalty(noise(rule)))
+
+
 OVERRIDES = (noise, penalty, forward, leave_one_out_terms, zero)
 
 
@@ -122,7 +126,7 @@ def test_every_method_is_overridden():
     ("rule", "override", "chunk_size"),
     [
         *itertools.product([IndependentSites], OVERRIDES, [None, 5]),
-        *itertools.product([SiteRule, *BLOCKS], [noise, penalty, forward], [5]),
+        *itertools.product([SiteRule, *BLOCKS], [everything], [5]),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )

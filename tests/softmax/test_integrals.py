@@ -125,7 +125,7 @@ def test_narrow_classes_among_wide_ones(monkeypatch):
 
 
 def test_graphs_of_other_numbers_of_classes():
-    for C, R in [(5, 2), (5, 3), (3, 2), (3, 4)]:
+    for C, R in [(5, 2), (3, 2), (3, 4)]:
         evaluate = partial(power, *random_rows(C, R, 3.0, 200.0, 300.0), 0.5)
         assert_all_close(tf.function(evaluate, autograph=False)(), evaluate(), rtol=1e-12)
 

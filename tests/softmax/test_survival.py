@@ -20,9 +20,7 @@ def test_matches_references():
 def test_rules_agree_where_they_meet():
     x = np.linspace(-30.0, 2.0, 200)[None] + np.zeros((2, 1))
     for limit in (1.0, LARGEST_VARIANCE):
-        found = log_survival(
-            tf.constant(x), tf.constant([limit * (1.0 - 1e-12), limit], tf.float64)
-        )
+        found = log_survival(tf.constant(x), double([limit * (1.0 - 1e-12), limit]))
         assert_allclose(*np.stack(found, axis=1), rtol=1e-10)
 
 

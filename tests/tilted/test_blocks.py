@@ -1,10 +1,11 @@
 """Tilted distributions of blocks against those of single rows, which have other integrals."""
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_near
+from doubles import double
+from gpflow.likelihoods import Bernoulli, Beta, Ordinal, Poisson, StudentT
 from scipy.stats import norm
 
 from gpflow_pep.likelihoods import Logit, Probit
@@ -18,11 +19,11 @@ def test_independent_rows_have_moments_of_single_rows(d, close):
     Of two blocks, the second with padding; errors by the rule's K points, of 20 at d = 4. Rates
     overflow at the most distant points of the wide cavity of the last row.
     """
-    likelihood = gpflow.likelihoods.Poisson()
+    likelihood = Poisson()
     Y = np.array([3.0, 0.0, 1.0, 7.0, 2.0, 0.0, 4.0, 1.0])[: 2 * d, None]
     mean = np.linspace(-0.3, 1.2, 2 * d)
     variance = np.linspace(0.2, 0.9, 2 * d)
-    alpha = tf.constant([0.4, 1.0], tf.float64)
+    alpha = double([0.4, 1.0])
     mask = np.ones((2, d))
     mask[1, 1:] = 0.0
     cavity = BlockCavity(
@@ -46,8 +47,8 @@ def test_independent_rows_have_moments_of_single_rows(d, close):
 @pytest.mark.parametrize(
     ("likelihood", "Y"),
     [
-        (gpflow.likelihoods.Poisson(), [2.0, 0.0, 5.0]),
-        (gpflow.likelihoods.StudentT(0.3), [0.4, 2.5, -1.0]),
+        (Poisson(), [2.0, 0.0, 5.0]),
+        (StudentT(0.3), [0.4, 2.5, -1.0]),
         (Probit(), [1.0, 0.0, 1.0]),
     ],
 )
@@ -80,8 +81,8 @@ def test_correlated_rows_have_moments_of_a_chain(likelihood, Y):
     squares = np.array([[moment(*(one[i] + one[j])) for i in range(3)] for j in range(3)]) / Z
     precision = np.linalg.inv(C)
     change = precision @ (squares - np.outer(means, means)) @ precision - precision
-    ones = tf.ones([1, 3], tf.float64)
-    block = BlockObservations(ones[..., None], tf.constant([Y], tf.float64)[..., None], ones)
+    ones = double([[1.0, 1.0, 1.0]])
+    block = BlockObservations(ones[..., None], double([Y])[..., None], ones)
     cavity = BlockCavity(tf.constant(mean[None]), tf.constant(C[None]))
     tilted = block_rule(likelihood, 3).moments(cavity, block, alpha * ones[:, 0])
     assert_near(alpha * tilted.log_partition[0], np.log(Z * (f[1] - f[0]) ** 3)[0], 1e-8)
@@ -91,14 +92,14 @@ def test_correlated_rows_have_moments_of_a_chain(likelihood, Y):
 
 def test_a_singular_cavity_is_that_of_one_row():
     """Two rows of the same f: p(y|f)² at α = 0.5 is p(y|f) at α = 1."""
-    likelihood = gpflow.likelihoods.StudentT(0.7)
+    likelihood = StudentT(0.7)
     rule = block_rule(likelihood, 2)
     two = tf.ones([1, 2, 2], tf.float64)
     block = BlockObservations(two[..., :1], 0.4 * two[..., :1], two[:, 0])
-    tilted = rule.moments(BlockCavity(0.1 * two[:, 0], two), block, tf.constant([0.5], tf.float64))
-    one = tf.ones([1, 1], tf.float64)
+    tilted = rule.moments(BlockCavity(0.1 * two[:, 0], two), block, double([0.5]))
+    one = double([[1.0]])
     expected = rule_for(likelihood, "kl").moments(
-        Cavity(0.1 * one, one), Observations(one, 0.4 * one), tf.ones([1], tf.float64)
+        Cavity(0.1 * one, one), Observations(one, 0.4 * one), double([1.0])
     )
     # log Z / α, of which the power here is half
     assert_near(tilted.log_partition, 2.0 * expected.log_partition[0], 1e-8)
@@ -109,23 +110,23 @@ def test_a_singular_cavity_is_that_of_one_row():
     ("likelihood", "Y", "variance"),
     [
         (Probit(), 1.0, 1e4),
-        (gpflow.likelihoods.StudentT(0.05), 0.3, 1.0),
-        (gpflow.likelihoods.Poisson(), 1000.0, 0.09),  # the mode is 20 standard deviations away
-        (gpflow.likelihoods.Ordinal(np.array([-1.0, 1.0])), 1.0, 25.0),  # no known center
+        (StudentT(0.05), 0.3, 1.0),
+        (Poisson(), 1000.0, 0.09),  # the mode is 20 standard deviations away
+        (Ordinal(np.array([-1.0, 1.0])), 1.0, 25.0),  # no known center
     ],
 )
 @pytest.mark.parametrize("correlation", [0.0, 0.9])
 def test_wide_cavities_and_far_modes(likelihood, Y, variance, correlation):
     """Of two independent rows, or of a row and a correlated one that is padding."""
-    ones = tf.ones([1, 2], tf.float64)
+    ones = double([[1.0, 1.0]])
     covariance = variance * np.array([[[1.0, correlation], [correlation, 1.0]]])
     mask = np.array([[1.0, float(correlation == 0.0)]])
     cavity = BlockCavity(tf.zeros_like(ones), tf.constant(covariance))
     block = BlockObservations(ones[..., None], Y * ones[..., None], tf.constant(mask))
-    tilted = block_rule(likelihood, 2).moments(cavity, block, tf.ones([1], tf.float64))
-    one = tf.ones([1, 1], tf.float64)
+    tilted = block_rule(likelihood, 2).moments(cavity, block, double([1.0]))
+    one = double([[1.0]])
     expected = rule_for(likelihood, "kl").moments(
-        Cavity(0.0 * one, variance * one), Observations(one, Y * one), tf.ones([1], tf.float64)
+        Cavity(0.0 * one, variance * one), Observations(one, Y * one), double([1.0])
     )
     sd = np.sqrt(variance)
     assert_near(tilted.log_partition, mask.sum() * expected.log_partition[0], 1e-7)
@@ -136,11 +137,11 @@ def test_wide_cavities_and_far_modes(likelihood, Y, variance, correlation):
 
 def test_moments_that_the_points_do_not_resolve_are_nan():
     """Precise contradictory observations of nearly the same f: π has two narrow modes."""
-    ones = tf.ones([1, 2], tf.float64)
-    covariance = tf.constant([[[1.0, 0.999], [0.999, 1.0]]], tf.float64)
+    ones = double([[1.0, 1.0]])
+    covariance = double([[[1.0, 0.999], [0.999, 1.0]]])
     cavity = BlockCavity(tf.zeros_like(ones), covariance)
-    Y = tf.constant([[[0.0], [3.0]]], tf.float64)
-    rule = block_rule(gpflow.likelihoods.StudentT(0.01), 2)
+    Y = double([[[0.0], [3.0]]])
+    rule = block_rule(StudentT(0.01), 2)
     tilted = rule.moments(cavity, BlockObservations(ones[..., None], Y, ones), ones[:, 0])
     assert all(np.isnan(value).all() for value in tilted)
 
@@ -148,17 +149,17 @@ def test_moments_that_the_points_do_not_resolve_are_nan():
 @pytest.mark.parametrize(
     ("likelihood", "mean", "sd", "Y", "alpha"),
     [
-        (gpflow.likelihoods.StudentT(0.01, df=30.0), 0.0, 1.0, 15.0, 1.0),  # a far second mode
-        (gpflow.likelihoods.Ordinal(np.array([-1.0, 1.0])), 8.5, 60.0, 0.0, 0.1),
-        (gpflow.likelihoods.Beta(), 7.0, 45.0, 0.0164, 0.1),
+        (StudentT(0.01, df=30.0), 0.0, 1.0, 15.0, 1.0),  # a far second mode
+        (Ordinal(np.array([-1.0, 1.0])), 8.5, 60.0, 0.0, 0.1),
+        (Beta(), 7.0, 45.0, 0.0164, 0.1),
         (Logit(), -17.0, 2.2, 0.0, 0.1),  # p is nearly 1 on all points of early levels
-        (gpflow.likelihoods.Bernoulli(), 309.0, 38.5, 1.0, 0.1),
+        (Bernoulli(), 309.0, 38.5, 1.0, 0.1),
         (Probit(), -152.0, 91.0, 1.0, 0.1),
     ],
 )
 def test_moments_are_right_or_nan(likelihood, mean, sd, Y, alpha):
     """Cases in which two levels may agree on wrong values."""
-    one = tf.ones([1, 1], tf.float64)
+    one = double([[1.0]])
     cavity = BlockCavity(mean * one, sd**2 * one[..., None])
     block = BlockObservations(one[..., None], Y * one[..., None], one)
     tilted = block_rule(likelihood, 1).moments(cavity, block, alpha * one[0])

@@ -44,14 +44,14 @@ def test_matches_references(convention):
         cavity = Cavity(*(double(inputs[name])[:, None] for name in ("mean", "var")))
         rows = observed([[inputs["y"]]])
         rule = rule_for(likelihood, "kl")
-        assert float(rule.moments(cavity, rows, double(0.0)).log_partition[0, 0]) == pytest.approx(
-            expected["E_log_p"], abs=1e-10
+        assert_near(
+            rule.moments(cavity, rows, double(0.0)).log_partition[0, 0], expected["E_log_p"], 1e-10
         )
         for name, value in expected.items():
             if name.startswith("logZ_alpha="):
                 alpha = float(name.removeprefix("logZ_alpha="))
                 tilted = rule.moments(cavity, rows, double(alpha))
-                assert alpha * float(tilted.log_partition[0, 0]) == pytest.approx(value, abs=1e-10)
+                assert_near(alpha * float(tilted.log_partition[0, 0]), value, 1e-10)
         tilted = rule.moments(cavity, rows, double(0.5))
         assert_near(0.5 * tilted.d1[:, 0], expected["dlogZ_dm_alpha=0.5"], 1e-9)
         in_v = 0.5 * (0.5 * tilted.d2 + tf.square(0.5 * tilted.d1))[:, 0]

@@ -126,7 +126,7 @@ def test_hermite_nodes_match_panels(make):
     inaccurate.
     """
     density = log_density(make())
-    radius = float(tf.reduce_max(density.radius(tf.zeros([1, 1], tf.float64))))
+    radius = float(tf.reduce_max(density.radius(double([[0.0]]))))
     mean = np.linspace(-2.0, 2.0, 41)
     sd = 0.199 * radius
     for alpha in (0.01, 0.5, 1.0):
@@ -536,8 +536,8 @@ def test_rounded_slope_variance_is_not_negative():
     l' is constant over π, so its variance is 0 up to rounding, and d2 = E[l''] + α Var[l'] = E[l'']
     = 0.
     """
-    zero = tf.zeros([1], tf.float64)
-    one = tf.ones([1], tf.float64)
+    zero = double([0.0])
+    one = double([1.0])
     centered = quadrature.Centered(zero, one, zero, zero, zero)
     h = 3.0e8
     slope_squared = np.nextafter(h**2, 0.0)

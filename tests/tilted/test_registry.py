@@ -118,7 +118,7 @@ def test_subclass_does_not_inherit_registered_log_density():
         pass
 
     f = double([[0.3]])
-    zero = tf.zeros([1, 1], tf.float64)
+    zero = double([[0.0]])
     base, same = (log_density(kind()).log_prob(f, zero, zero) for kind in (StudentT, Same))
     assert float(base) == float(same)
     assert_allclose(log_density(Shifted()).log_prob(f + 1.0, zero, zero), base, rtol=1e-12)

@@ -246,10 +246,6 @@ def test_the_options_of_the_model_are_used_and_stay(model):
     )
     assert max(sweeps) <= 1
     assert result.sites.converged and model.max_sweeps == 1
-    gpflow.set_trainable(model, False)
-    model.reset_sites()
-    model.max_sweeps = 11  # twelve are needed
-    assert fit(model).sites.converged
 
 
 def test_the_status_has_the_tolerance_that_was_used(model):
@@ -278,31 +274,6 @@ def test_a_second_training_traces_nothing(model):
         assert not calls
         model.kernel(X)
         assert calls  # it would have been seen
-
-
-# --- trained parameters; late, since they are compiled anew ---------------------------------------
-
-
-def test_the_optimum_is_stationary(model):
-    """
-    L-BFGS-B stops where the projected gradient is below 1e-5 or the energy, some 20 nats, changes
-    by 2e-9 of itself (ftol): with curvatures of order 1 the latter leaves slopes up to sqrt(2 *
-    4e-8) = 3e-4.
-    """
-    # Z makes flat valleys, which take hundreds of iterations.
-    gpflow.set_trainable(model.inducing_variable, False)
-    result = fit(model, max_iterations=200, tolerance=1e-8)
-    assert result.converged and "CONVERGENCE" in result.reason.upper()
-    _, gradients = loss_and_gradient(model)
-    assert len(gradients) == 2
-    assert max(np.abs(gradient) for gradient in gradients) < 1e-3
-    best = result.objective[-1]
-    for parameter in (model.kernel.variance, model.kernel.lengthscales):
-        value = parameter.numpy()
-        for factor in (0.8, 1.25):
-            parameter.assign(factor * value)
-            assert model.update_sites().log_evidence < best
-        parameter.assign(value)
 
 
 # --- sites that do not converge where training starts ---------------------------------------------
@@ -366,3 +337,34 @@ def test_negative_precisions_are_halved_until_q_is_proper(model):
         for values in (after, twice)
     ]
     assert smallest[1] < 0.0 < smallest[0]  # one halving less is too few
+
+
+# --- trained parameters; last, since they are compiled anew ---------------------------------------
+
+
+def test_the_optimum_is_stationary(model):
+    """
+    L-BFGS-B stops where the projected gradient is below 1e-5 or the energy, some 20 nats, changes
+    by 2e-9 of itself (ftol): with curvatures of order 1 the latter leaves slopes up to sqrt(2 *
+    4e-8) = 3e-4.
+    """
+    # Z makes flat valleys, which take hundreds of iterations.
+    gpflow.set_trainable(model.inducing_variable, False)
+    result = fit(model, max_iterations=200, tolerance=1e-8)
+    assert result.converged and "CONVERGENCE" in result.reason.upper()
+    _, gradients = loss_and_gradient(model)
+    assert len(gradients) == 2
+    assert max(np.abs(gradient) for gradient in gradients) < 1e-3
+    best = result.objective[-1]
+    for parameter in (model.kernel.variance, model.kernel.lengthscales):
+        value = parameter.numpy()
+        for factor in (0.8, 1.25):
+            parameter.assign(factor * value)
+            assert model.update_sites().log_evidence < best
+        parameter.assign(value)
+
+
+def test_sites_converge_where_nothing_is_trained(model):
+    gpflow.set_trainable(model, False)
+    model.max_sweeps = 11  # twelve are needed
+    assert fit(model).sites.converged

@@ -82,12 +82,6 @@ def test_ranks_without_complete_groups_are_empty(records):
     assert table.lines == [("alpha", "rank by RMSE")] and table.note.startswith("Over 0 groups")
 
 
-def test_tables_are_saved(records, tmp_path):
-    ranks(records, "alpha", (RMSE,), "Ranks").save(tmp_path / "table")
-    assert (tmp_path / "table.csv").read_text().splitlines()[1] == "0,1.75 ± 0.25"
-    assert (tmp_path / "table.md").read_text().startswith("**Ranks**\n\n| alpha | rank by RMSE |")
-
-
 def test_curves_are_means_with_errors(records):
     picture = curves(
         records,
