@@ -44,7 +44,7 @@ _ATTEMPT_DAMPING = (1.0, 1.0, 1.0, 0.3, 0.1)  # fraction of the damping in each 
 _MAY_LOWER = 1e-3  # updates by at most this fraction can lower a bound by rounding only
 # From empty sites of a wide prior, the updates of many rows together may go much too far: an update
 # that lowers the energy by more nats per site is rejected.
-_MOST_LOSS = 1.0
+_MOST_LOSS = 20.0
 # Sweeps from empty sites are inaccurate while the change is larger; at most this many.
 _ROUGH = 0.2
 _MAX_ROUGH = 15
@@ -191,6 +191,7 @@ def _step(problem: Problem, options: SolverOptions, loop: SolverState) -> Solver
     # Do not shift initial or best sites: converged sites stay bit-identical.
     may_shift = (loop.sweeps >= 0) & tf.equal(loop.final_status, RUNNING) & ~loop.returns_to_best()
     attempt = loop.attempt
+    # A cavity far from its label may take thousands of points.
     rough = attempt.goes_on_from_empty() & (loop.iterate.change > _ROUGH)
     rough &= tf.equal(loop.kind, SWEEPING) & tf.equal(loop.final_status, RUNNING)
     rough &= loop.sweeps < tf.minimum(_MAX_ROUGH, options.max_sweeps - 1)

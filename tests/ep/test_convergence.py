@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_near
-from gpflow.kernels import SquaredExponential
-from gpflow.likelihoods import Bernoulli, Exponential, Ordinal, Poisson, StudentT
+from gpflow.kernels import Constant, Linear, SquaredExponential
+from gpflow.likelihoods import Bernoulli, Exponential, Ordinal, Poisson, Softmax, StudentT
 from marks import needs_data
 from numpy.testing import assert_allclose, assert_array_equal
 from quick import partly_slow
@@ -334,3 +334,22 @@ def test_an_update_that_overflows_is_an_error():
     assert_array_equal(model.sites.stacked(), before)
     mean.c.assign(0.0)
     assert model.update_sites().sweeps == 0
+
+
+def test_many_rows_under_a_wide_prior():
+    """
+    Their first updates together go much too far: the energy falls by 50 nats a row. Without
+    rejections it takes 105 sweeps.
+    """
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(300, 2))
+    functions = np.stack([inputs[:, 0], inputs[:, 1] - inputs[:, 0], -inputs[:, 1]], axis=1)
+    labels = np.argmax(functions + 0.8 * rng.normal(size=(300, 3)), axis=1)
+    model = PEP(
+        (inputs, labels[:, None].astype(float)),
+        Linear(300.0) + Constant(100.0),
+        Softmax(3),
+        inputs[:6],
+        max_sweeps=60,
+    )
+    assert model.update_sites().converged
