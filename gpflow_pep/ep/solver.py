@@ -42,10 +42,11 @@ _PRELIMINARY = 0.02
 _MAX_PRELIMINARY = 5
 _ATTEMPT_DAMPING = (1.0, 1.0, 1.0, 0.3, 0.1)  # fraction of the damping in each attempt
 _MAY_LOWER = 1e-3  # updates by at most this fraction can lower a bound by rounding only
-# From empty sites of a wide prior, the updates of many rows together may go much too far: an update
-# that lowers the energy by more nats per site is rejected.
+# Several latent functions: from empty sites under a wide prior, the updates of many rows together
+# may go much too far, from where a sweep takes long. An update that lowers the energy by more nats
+# per site is rejected.
 _MOST_LOSS = 20.0
-# Sweeps from empty sites are inaccurate while the change is larger; at most this many.
+# Such sweeps are inaccurate while the change is larger; at most this many.
 _ROUGH = 0.2
 _MAX_ROUGH = 15
 MAX_HALVINGS = 12  # of improper initial sites, before they are dropped
@@ -92,10 +93,6 @@ class Attempt(NamedTuple):
         return cls(
             number, tf.constant(False), tf.equal(number, 1), zero, inf, zero, tf.constant(_PATIENCE)
         )
-
-    def goes_on_from_empty(self) -> tf.Tensor:
-        """Return whether this is not the first accurate sweep of an attempt from empty sites."""
-        return (self.number > 0) & self.is_valid & ~self.preliminary
 
     def after(self, change: tf.Tensor) -> "Attempt":
         """Count an accepted sweep."""
@@ -191,9 +188,9 @@ def _step(problem: Problem, options: SolverOptions, loop: SolverState) -> Solver
     # Do not shift initial or best sites: converged sites stay bit-identical.
     may_shift = (loop.sweeps >= 0) & tf.equal(loop.final_status, RUNNING) & ~loop.returns_to_best()
     attempt = loop.attempt
+    rough = _sweeps_from_empty(problem, loop) & (loop.iterate.change > _ROUGH)
+    rough &= tf.equal(loop.final_status, RUNNING)
     # A cavity far from its label may take thousands of points.
-    rough = attempt.goes_on_from_empty() & (loop.iterate.change > _ROUGH)
-    rough &= tf.equal(loop.kind, SWEEPING) & tf.equal(loop.final_status, RUNNING)
     rough &= loop.sweeps < tf.minimum(_MAX_ROUGH, options.max_sweeps - 1)
     evaluated = evaluate(problem, loop.candidate, attempt.preliminary, may_shift, rough)
     accepted = tf.math.is_finite(evaluated.log_evidence) & tf.math.is_finite(evaluated.change)
@@ -280,8 +277,19 @@ def _keeps_bound(
     loss = loop.iterate.log_evidence - iterate.log_evidence
     num_sites = tf.cast(tf.shape(iterate.swept.sites)[0], loss.dtype)
     most = _MOST_LOSS * problem.rows.all_workers.sum(num_sites)
-    too_far = attempt.goes_on_from_empty() & tf.equal(loop.kind, SWEEPING) & (loss > most)
+    too_far = _sweeps_from_empty(problem, loop) & (loss > most)
     return (~applies | (loss <= loop.iterate.rounding())) & ~too_far
+
+
+def _sweeps_from_empty(problem: Problem, loop: SolverState) -> tf.Tensor:
+    """
+    Return whether an accurate sweep from empty sites, of several latent functions, has been accepted
+    and another one follows.
+    """
+    attempt = loop.attempt
+    has_several = problem.rows.num_latent_gps > 1
+    follows = (attempt.number > 0) & attempt.is_valid & ~attempt.preliminary & has_several
+    return follows & tf.equal(loop.kind, SWEEPING)
 
 
 def _after_accepted_sweep(
