@@ -35,14 +35,14 @@ def test_every_model_learns_and_is_scored_and_recorded(run_experiment, model):
         model == "BATCH"
     )
     # Bytes: a window has 60 rows of two numbers; SVGP has q(u), Z and four hyperparameters, each
-    # with two averages; a stream Z, R, η and a number of the old posterior, Z, alpha and three
+    # with two averages; a stream Z, R, η and a number of the old posterior, Z, alpha, jitter and three
     # hyperparameters; vanilla VB also a factor of the old prior.
     sizes = {
         "GPR": 120,
         "SGPR": 120,
         "SVGP": 3 * (6 + 21 + 6 + 3),
-        "STREAM": 6 + 36 + 6 + 1 + 6 + 1 + 3,
-        "VANILLA": 6 + 36 + 6 + 1 + 6 + 1 + 3 + 36,
+        "STREAM": 6 + 36 + 6 + 1 + 6 + 2 + 3,
+        "VANILLA": 6 + 36 + 6 + 1 + 6 + 2 + 3 + 36,
     }
     if model in sizes:
         assert run.result["carried"] == 8 * sizes[model]
