@@ -160,9 +160,10 @@ def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> t
     improper.
     """
     one = tf.ones([], q.L.dtype)
+    projected = problem.projected
 
     def part(chunk: Chunk) -> Tensors:
-        f = _without_sites(problem, q, sites, chunk)
+        f = _without_sites(q, sites, chunk, projected(chunk), problem.scale)
         density = problem.rule.moments(f, Observations(*chunk.data), one).log_partition
         return (tf.reduce_sum(density, axis=0),)
 
@@ -171,21 +172,21 @@ def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> t
 
 def leave_one_out_moments(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> Tensors:
     """Compute mean and variance [N, C] of every q_-n(f_n); an error if improper."""
+    projected = problem.projected
 
     def part(chunk: Chunk) -> Tensors:
-        f = _without_sites(problem, q, sites, chunk)
+        f = _without_sites(q, sites, chunk, projected(chunk), problem.scale)
         return tf.transpose(f.mean), tf.transpose(f.variance)
 
     return problem.rows.chunked.concatenate(part, q.L.dtype, [[None, None]] * 2)
 
 
 def _without_sites(
-    problem: Problem, q: InducingPosterior, sites: tf.Tensor, chunk: Chunk
+    q: InducingPosterior, sites: tf.Tensor, chunk: Chunk, here: Projected, scale: tf.Tensor
 ) -> Cavity:
     """Return every q_-n(f_n) of a chunk; an error if improper."""
-    here = problem.projected(chunk)
     # Predictions have the variance given u without the scale, which is a setting of the sites.
-    predicted = here._replace(conditional_variance=here.conditional_variance / problem.scale)
+    predicted = here._replace(conditional_variance=here.conditional_variance / scale)
     site = Site(*sweep.take_pair(sites, chunk))
     w = sweep.cavity_of_w(sweep.marginals(q, here.V), site, tf.ones([], q.L.dtype))
     ratio = asserted(

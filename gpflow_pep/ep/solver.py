@@ -46,7 +46,7 @@ _MAY_LOWER = 1e-3  # updates by at most this fraction can lower a bound by round
 # may go much too far, from where a sweep takes long. An update that lowers the energy by more nats
 # per site is rejected.
 _MOST_LOSS = 20.0
-# Such sweeps are inaccurate while the change is larger; at most this many.
+# These sweeps are inaccurate while the change is larger; at most this many.
 _ROUGH = 0.2
 _MAX_ROUGH = 15
 MAX_HALVINGS = 12  # of improper initial sites, before they are dropped
@@ -187,13 +187,16 @@ def _step(problem: Problem, options: SolverOptions, loop: SolverState) -> Solver
     """Sweep at the candidate, accept or reject it, and choose the next one."""
     # Do not shift initial or best sites: converged sites stay bit-identical.
     may_shift = (loop.sweeps >= 0) & tf.equal(loop.final_status, RUNNING) & ~loop.returns_to_best()
-    attempt = loop.attempt
-    rough = _sweeps_from_empty(problem, loop) & (loop.iterate.change > _ROUGH)
-    rough &= tf.equal(loop.final_status, RUNNING)
+    from_empty = _follows_empty(problem, loop)
     # A cavity far from its label may take thousands of points.
+    rough = from_empty & (loop.iterate.change > _ROUGH)
     rough &= loop.sweeps < tf.minimum(_MAX_ROUGH, options.max_sweeps - 1)
-    evaluated = evaluate(problem, loop.candidate, attempt.preliminary, may_shift, rough)
+    rough |= loop.attempt.preliminary
+    evaluated = evaluate(problem, loop.candidate, loop.attempt.preliminary, may_shift, rough)
     accepted = tf.math.is_finite(evaluated.log_evidence) & tf.math.is_finite(evaluated.change)
+    loss = loop.iterate.log_evidence - evaluated.log_evidence
+    num_sites = problem.rows.all_workers.sum(tf.shape(loop.candidate)[0])
+    accepted &= ~from_empty | (loss <= _MOST_LOSS * tf.cast(num_sites, loss.dtype))
     accepted &= evaluated.swept.cavity_ratio > 0.0
     probing = tf.equal(loop.kind, PROBING)
     # Rarely taken branches are compiled when they first run.
@@ -204,8 +207,7 @@ def _step(problem: Problem, options: SolverOptions, loop: SolverState) -> Solver
     )
     accepted &= probing | (_keeps_bound(problem, options, loop, evaluated) & by_newton)
     loop = loop._replace(sweeps=loop.sweeps + 1)
-    converged = accepted & ~probing & ~attempt.preliminary & ~rough
-    converged &= evaluated.change <= options.tol
+    converged = accepted & ~probing & ~rough & (evaluated.change <= options.tol)
     after = _after_evaluation(problem, options, loop, evaluated, accepted, converged)
     fraction = tf.where(converged, loop.anderson.fraction, after.anderson.fraction)
     return after._replace(
@@ -224,7 +226,6 @@ def _after_evaluation(
 ) -> SolverState:
     """Choose the next candidate, which is not used after convergence."""
     last = loop.iterate
-    attempt = loop.attempt
     anderson = loop.anderson
     best = loop.best
     sweeping = tf.equal(loop.kind, SWEEPING)
@@ -233,7 +234,7 @@ def _after_evaluation(
     small = tf.maximum(tf.constant(_PRELIMINARY, evaluated.change.dtype), options.tol)
     preliminary_ends = (evaluated.change < small) | (evaluated.change > last.change)
     preliminary_ends |= (loop.sweeps >= _MAX_PRELIMINARY) | (loop.sweeps >= options.max_sweeps - 1)
-    preliminary_ends &= attempt.preliminary
+    preliminary_ends &= loop.attempt.preliminary
     moves = accepted & ~probing
     secants = anderson.secants.updated(
         evaluated.swept.sites - last.swept.sites,
@@ -248,7 +249,7 @@ def _after_evaluation(
     better = tf.where(
         problem.is_bound, iterate.log_evidence >= best.log_evidence, iterate.change < best.change
     )
-    is_best = moves & ~attempt.preliminary & better
+    is_best = moves & ~loop.attempt.preliminary & better
     best = choose(is_best, Best(iterate.swept.sites, iterate.change, iterate.log_evidence), best)
     loop = loop._replace(iterate=iterate, anderson=anderson._replace(secants=secants), best=best)
     followed = _after_accepted_sweep(workers, options, loop, last, step, preliminary_ends)
@@ -265,31 +266,26 @@ def _after_evaluation(
 def _keeps_bound(
     problem: Problem, options: SolverOptions, loop: SolverState, iterate: Iterate
 ) -> tf.Tensor:
-    """Return whether a bound has not decreased beyond rounding, and no energy by too much."""
-    attempt = loop.attempt
+    """Return whether a bound has not decreased beyond rounding."""
     applies = (
         problem.is_bound
-        & attempt.is_valid
-        & ~attempt.preliminary
+        & loop.attempt.is_valid
+        & ~loop.attempt.preliminary
         & tf.equal(loop.final_status, RUNNING)
     )
     applies &= (loop.anderson.fraction > _MAY_LOWER * options.damping) & ~loop.returns_to_best()
-    loss = loop.iterate.log_evidence - iterate.log_evidence
-    num_sites = tf.cast(tf.shape(iterate.swept.sites)[0], loss.dtype)
-    most = _MOST_LOSS * problem.rows.all_workers.sum(num_sites)
-    too_far = _sweeps_from_empty(problem, loop) & (loss > most)
-    return (~applies | (loss <= loop.iterate.rounding())) & ~too_far
+    return ~applies | (iterate.log_evidence >= loop.iterate.log_evidence - loop.iterate.rounding())
 
 
-def _sweeps_from_empty(problem: Problem, loop: SolverState) -> tf.Tensor:
+def _follows_empty(problem: Problem, loop: SolverState) -> tf.Tensor:
     """
-    Return whether an accurate sweep from empty sites, of several latent functions, has been accepted
-    and another one follows.
+    Return whether the candidate is the end of an update of several latent functions, in an attempt
+    from empty sites.
     """
     attempt = loop.attempt
-    has_several = problem.rows.num_latent_gps > 1
-    follows = (attempt.number > 0) & attempt.is_valid & ~attempt.preliminary & has_several
-    return follows & tf.equal(loop.kind, SWEEPING)
+    updates = tf.equal(loop.kind, SWEEPING) & tf.equal(loop.final_status, RUNNING)
+    updates &= problem.rows.num_latent_gps > 1
+    return updates & (attempt.number > 0) & attempt.is_valid & ~attempt.preliminary
 
 
 def _after_accepted_sweep(

@@ -418,7 +418,7 @@ def evaluate(
     """
     Compute sums, q and energy at the sites, and sweep.
 
-    :param preliminary: raise small powers, and compute moments inaccurately.
+    :param preliminary: raise small powers.
     :param may_shift: shift all sites by a common shift.
     :param rough: compute moments inaccurately.
     """
@@ -436,7 +436,7 @@ def evaluate(
         q, c, shift = _without_common_shift(q, A, c, may_shift)
         total = total._replace(c=c)
     least = tf.where(preliminary, tf.constant(PRELIMINARY_POWER, LB.dtype), 0.0)
-    negligible = tf.where(preliminary | rough, tf.constant(np.inf, LB.dtype), _NEGLIGIBLE)
+    negligible = tf.where(rough, tf.constant(np.inf, LB.dtype), _NEGLIGIBLE)
     swept = problem.sweep(sites, q, least_power=least, negligible=negligible, shift=shift)
     terms = swept.terms if problem.old is None else swept.terms + problem.old.terms
     integral = workers.from_chief([tf.where(is_proper, log_integral(q, total.c), np.nan)])[0]

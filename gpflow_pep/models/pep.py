@@ -634,7 +634,7 @@ class PEP(SparseGP):
         in_one_chunk = problem
         if not self._single_chunk():
             # The graph stays when the number of rows changes.
-            everything = tf.range(tf.shape(self._sites.precision)[0])
+            everything = tf.range(self._local_num_data())
             in_one_chunk = self._inference(problem.variables, everything).problem
         bars = implicit_bars(
             in_one_chunk, self.likelihood, iterate, stores_squares=self._stores_squares()
@@ -742,7 +742,9 @@ class PEP(SparseGP):
         return isinstance(self._chunks, RowChunks) and entries <= _MAX_STORED
 
     def _stores_squares(self) -> bool:
-        return self._num_rows**2 * self.num_latent_gps <= _MAX_STORED
+        return (
+            self._has_implicit_gradient() and self._num_rows**2 * self.num_latent_gps <= _MAX_STORED
+        )
 
     def _is_bound(self) -> tf.Tensor:
         bound_at_zero = isinstance(projection_of(self.projection), KL | Wasserstein)

@@ -68,12 +68,11 @@ class WhitenedPosterior(AbstractPosterior):
             self.update_cache(precompute_cache)
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
-        L, root, b = self._values()
-        # The number of inducing points may change.
-        changing = ((L, (True, True)), (root, (True, True)), (b, (True, False)))
+        # Of L, root and b: the number of inducing points may change.
+        ends = (True, True), (True, True), (True, False)
         return tuple(
-            PrecomputedValue(value, (False,) * (value.shape.rank - 2) + last)
-            for value, last in changing
+            PrecomputedValue(value, (False,) * (value.shape.rank - 2) + end)
+            for value, end in zip(self._values(), ends, strict=True)
         )
 
     @inherit_check_shapes

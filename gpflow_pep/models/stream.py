@@ -246,7 +246,7 @@ class Stream(InducingVariableGP):
             raise ValueError(
                 f"state must be the StreamState of a {cls.__name__}; it lacks {', '.join(missing)}."
             )
-        if "alpha" in options:
+        if "alpha" in options and "alpha" in state.arrays:
             raise ValueError(
                 f"alpha must not be given, got {options['alpha']!r}: it is taken from the state. "
                 "Set alpha of the model that from_state returns."

@@ -68,12 +68,11 @@ def compiled_model(model: GPModel, *, free_points: bool) -> Iterator[GPModel]:
             ours.prior = theirs.prior
             ours.prior_on = theirs.prior_on
     assign_values(model, worker)
-    if is_changed:
-        return
-    _assign_data(worker, tuple(values[:1] for values in worker.data))
-    with _LOCK:
-        _kept.append((key, worker))
-        del _kept[:-6]  # each takes 10 MB (regression) to 100 MB
+    if not is_changed:
+        _assign_data(worker, tuple(values[:1] for values in worker.data))
+        with _LOCK:
+            _kept.append((key, worker))
+            del _kept[:-6]  # each takes 10 MB (regression) to 100 MB
 
 
 def assign_values(model: GPModel, other: GPModel) -> None:

@@ -338,10 +338,10 @@ def test_an_update_that_overflows_is_an_error():
 
 def test_many_rows_under_a_wide_prior():
     """
-    Their first updates together go much too far: the energy falls by 50 nats a row. Without
-    rejections it takes 105 sweeps.
+    Their first updates together go much too far. It takes 20 sweeps; if no update is rejected for
+    its loss of energy, 100 do not suffice.
     """
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(6)
     inputs = rng.normal(size=(300, 2))
     functions = np.stack([inputs[:, 0], inputs[:, 1] - inputs[:, 0], -inputs[:, 1]], axis=1)
     labels = np.argmax(functions + 0.8 * rng.normal(size=(300, 3)), axis=1)

@@ -119,9 +119,14 @@ def test_columns_without_numbers_are_named_with_a_remedy():
         if hasattr(table, "columns"):
             numbers = pd.DataFrame(X, columns=table.columns)
         fitted = untrained().fit(numbers, Y[:, 0])
-        for use in (untrained().fit, fitted.partial_fit, fitted.predict, labels.predict_proba):
+        for use, *targets in (
+            (untrained().fit, Y[:, 0]),
+            (fitted.partial_fit, Y[:, 0]),
+            (fitted.predict,),
+            (labels.predict_proba,),
+        ):
             with refused(f"^{re.escape(f'X must hold numbers, got {message}')}"):
-                use(table, Y[:, 0]) if "fit" in use.__name__ else use(table)
+                use(table, *targets)
 
 
 def test_equal_names_of_columns_are_refused():

@@ -35,8 +35,8 @@ def test_every_model_learns_and_is_scored_and_recorded(run_experiment, model):
         model == "BATCH"
     )
     # Bytes: a window has 60 rows of two numbers; SVGP has q(u), Z and four hyperparameters, each
-    # with two averages; a stream Z, R, η and a number of the old posterior, Z, alpha, jitter and three
-    # hyperparameters; vanilla VB also a factor of the old prior.
+    # with two averages; a stream Z, R, η and a number of the old posterior, Z, alpha, jitter and
+    # three hyperparameters; vanilla VB also a factor of the old prior.
     sizes = {
         "GPR": 120,
         "SGPR": 120,
