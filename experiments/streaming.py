@@ -104,8 +104,8 @@ class _Course:
 def streaming(gp: dict[str, Any], progress: bool, _run: Run) -> dict[str, Any]:
     """
     Learn, log, score; the result has scores in the targets' unit, at the end and in their course,
-    seconds without scoring, and the peak of memory beyond the memory before learning, in MB
-    (Linux).
+    hyperparameters of standardized targets at the end, seconds without scoring, and the peak of
+    memory beyond the memory before learning, in MB (Linux).
     """
     batches = load_stream()
     dataset = batches.dataset
@@ -155,6 +155,7 @@ def streaming(gp: dict[str, Any], progress: bool, _run: Run) -> dict[str, Any]:
         **scores,
         **{f"mean_{name}": float(np.mean(course.scores[name])) for name in scores},
         "course": dict(course.scores),
+        "hyperparameters": hyperparameters(learner.model),
         "seconds": sum(seconds[1:]),
         "seconds_first": seconds[0],
         "seconds_batch": float(np.median(seconds[1:])) if others else None,

@@ -7,7 +7,11 @@ from typing import Any, get_args
 from experiments.datasets import series
 from experiments.datasets.files import PublishedFile, published
 from experiments.datasets.flights import read_flights
-from experiments.datasets.generated import gaussian_process_draw, three_classes
+from experiments.datasets.generated import (
+    gaussian_process_draw,
+    gaussian_process_series,
+    three_classes,
+)
 from experiments.datasets.info import DatasetInfo, Task
 from experiments.datasets.sources import (
     ArchivedArrays,
@@ -189,7 +193,7 @@ _SOURCES: dict[str, Source] = {
     ),
     "jacksboro": MaskedRows(series.read_jacksboro, series.between_places),
     "pseudo-periodic": Draws(series.pseudo_periodic, series.alternate, num_splits=4),
-    "periodic": MaskedRows(series.periodic, series.alternate),
+    "gp-series": Draws(gaussian_process_series, series.alternate, num_splits=10),
 }
 
 

@@ -1,5 +1,5 @@
 """
-Generated data sets: three classes in the plane, draws from a Gaussian process, and overlapping
+Generated data sets: three classes in the plane, draws from Gaussian processes, and overlapping
 clusters.
 """
 
@@ -12,6 +12,7 @@ _HALF_WIDTH = 2.5  # half the width of the square, in lengthscales
 _NUM_ROWS = 1000  # rows of the training and of the test part
 _NUM_WAVES = 500
 _NOISE = 0.05  # fraction of labels drawn at random
+_SERIES = 1000  # added to the seed of the values, other than the seed of the hyperparameters
 
 
 def three_classes(part: int) -> Floats:
@@ -54,13 +55,40 @@ def gaussian_process_draw(number: int) -> Floats:
     rng = np.random.RandomState(number)
     lengthscales = 5.0 ** rng.uniform(size=5)
     X = rng.normal(size=(_NUM_ROWS, 5))
-    scaled = X / lengthscales
+    return np.column_stack([X, _draw(X / lengthscales, 0.01, rng)])
+
+
+def gaussian_process_series(number: int) -> Floats:
+    """
+    Draw a Gaussian process with squared exponential kernel at 2,000 times, and noise: time, value.
+
+    Every second time from the first on is in [0, 10]. The kernel's variance is 1;
+    :func:`series_hyperparameters` has the others.
+
+    :return: [2000, 2].
+    """
+    lengthscale, noise_variance = series_hyperparameters(number)
+    t = np.arange(2 * _NUM_ROWS) * 10.0 / (2 * _NUM_ROWS - 2)
+    rng = np.random.RandomState(_SERIES + number)
+    return np.column_stack([t, _draw(t[:, None] / lengthscale, noise_variance, rng)])
+
+
+def series_hyperparameters(number: int) -> tuple[float, float]:
+    """
+    Draw lengthscale, from 0.2 to 0.8, and noise variance, from 0.01 to 0.16, of a series; their
+    logarithms are uniform.
+    """
+    uniform = np.random.RandomState(number).uniform(size=2)
+    return float(0.2 * 4.0 ** uniform[0]), float(0.01 * 16.0 ** uniform[1])
+
+
+def _draw(scaled: Floats, noise_variance: float, rng: np.random.RandomState) -> Floats:
+    """Draw a process at inputs over lengthscales [N, D], and noise; [N]."""
     squares = np.sum(scaled**2, axis=1)
-    distances = np.maximum(
-        squares[:, None] + squares - 2.0 * scaled @ scaled.T, 0.0
-    )  # [1000, 1000]
-    covariance = np.exp(-0.5 * distances) + 0.01 * np.eye(_NUM_ROWS)
-    return np.column_stack([X, np.linalg.cholesky(covariance) @ rng.normal(size=_NUM_ROWS)])
+    distances = np.maximum(squares[:, None] + squares - 2.0 * scaled @ scaled.T, 0.0)  # [N, N]
+    covariance = np.exp(-0.5 * distances) + noise_variance * np.eye(len(scaled))
+    draw: Floats = np.linalg.cholesky(covariance) @ rng.normal(size=len(scaled))
+    return draw
 
 
 def blobs(number: int) -> tuple[Floats, npt.NDArray[np.str_]]:

@@ -110,11 +110,3 @@ def pseudo_periodic(number: int) -> Floats:
         np.sin(2.0 * np.pi * (2 ** (2 + i) + rng.randint(2**i)) * t) / 2**i for i in range(3, 8)
     ]
     return np.column_stack([t, np.sum(waves, axis=0) + 0.005 * rng.normal(size=len(t))])
-
-
-def periodic() -> Floats:
-    """Generate two waves, with ten and 23 periods, and noise: time, value."""
-    rng = np.random.RandomState(0)
-    t = np.arange(2_000) / 2_000
-    f = np.sin(2.0 * np.pi * 10.0 * t) + 0.5 * np.sin(2.0 * np.pi * 23.0 * t)
-    return np.column_stack([t, f + 0.2 * rng.normal(size=len(t))])

@@ -19,6 +19,9 @@ from experiments.report.style import color, line_style, marker, tidy
 Course = Mapping[str, tuple[Any, Any]]
 """Coordinates and values by scalar."""
 
+REFERENCE: Mapping[str, Any] = {"color": "black", "linestyle": "dashed", "linewidth": 1.0}
+"""Look of a line that others are compared with."""
+
 _UNITS = {
     "M": "M, inducing points",
     "peak": "peak memory, MB",
@@ -102,9 +105,7 @@ def curves(
                 _draw(here, of_line, x, score, line_label(line, name), names.index(name))
             for name, group in reference.items():
                 level = float(np.mean(list(map(score, group))))
-                here.axhline(
-                    level, color="black", linestyle="dashed", linewidth=1.0, label=shown(name)
-                )
+                here.axhline(level, label=shown(name), **REFERENCE)
             tidy(here, _UNITS.get(x, x.replace("_", " ")), score.heading, logarithmic=logarithmic)
             if logarithmic and len(places := sorted({record[x] for record in of_part})) < _FEW:
                 here.set_xticks(places, [f"{place:g}" for place in places])

@@ -13,7 +13,15 @@ from experiments import datasets
 from experiments.datasets import Floats
 from experiments.ingredients.stream import arriving
 from experiments.papers.grid import Record, Records, Shown, by_label, grouped
-from experiments.papers.pictures import Course, Picture, add_legend, courses, line_label, panels
+from experiments.papers.pictures import (
+    REFERENCE,
+    Course,
+    Picture,
+    add_legend,
+    courses,
+    line_label,
+    panels,
+)
 from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 from experiments.protocols.records import read_json
 from experiments.report import decision, frames
@@ -77,13 +85,23 @@ def logged(record: Record, along: str = "steps") -> Course:
 
 @of_recorded_runs
 def training(
-    records: Records, scalars: Mapping[str, str], title: str, along: str = "iteration"
+    records: Records,
+    scalars: Mapping[str, str],
+    title: str,
+    along: str = "iteration",
+    levels: Mapping[str, float] = {},
 ) -> Picture:
     """
     Draw logged scalars against the iterations, or the rows of a stream, a line for each method.
+
+    :param levels: true values, drawn as horizontal lines.
     """
     values = {str(record["method"]): logged(record) for record in records}
-    return courses(values, scalars, along, title)
+    picture = courses(values, scalars, along, title)
+    for here, name in zip(picture.figure.axes, scalars, strict=True):
+        if name in levels:
+            here.axhline(levels[name], **REFERENCE)
+    return picture
 
 
 @of_recorded_runs

@@ -170,7 +170,8 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         Predict the probabilities of all classes, [n, C], in the order of `classes_`, at inputs X
         [n, D], tempered by `temperature_`.
         """
-        probabilities, _ = self.model_._predict_y_by(*self._posterior_and_inputs(X))
+        posterior_and_inputs = self._posterior_and_inputs(X)  # checks that there is a model
+        probabilities, _ = self.model_._predict_y_by(*posterior_and_inputs)
         return calibration.tempered(calibration.of_all_classes(probabilities), self.temperature_)
 
     def _validated_rows(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:

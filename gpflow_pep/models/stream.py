@@ -25,8 +25,9 @@ from ..inducing import greedy_conditional_variance
 from ..inducing.rows import distinct
 from ..runtime import ONE_PROCESS, compiled, with_plain_errors
 from ..saving.arrays_file import Arrays
+from ..saving.parameter_settings import parameter_settings, restore_parameter_settings
 from ..saving.run_identity import settings_of
-from ..saving.stream_state import JITTER, POINTS, SETTINGS, StreamState
+from ..saving.stream_state import JITTER, PARAMETERS, POINTS, SETTINGS, StreamState
 from .kernels_and_inducing_variables import (
     assign_inducing_points,
     inducing_points,
@@ -224,6 +225,7 @@ class Stream(InducingVariableGP):
         arrays = {name: variable.numpy() for name, variable in self._state_variables().items()}
         arrays[POINTS] = inducing_points(self.inducing_variable).numpy()
         arrays[JITTER] = np.array(self._jitter_of_Kuu())
+        arrays[PARAMETERS] = np.array(parameter_settings(self))
         return StreamState(arrays | {SETTINGS: np.array(json.dumps(self._settings_of_parts()))})
 
     @classmethod
@@ -233,14 +235,14 @@ class Stream(InducingVariableGP):
 
         :param state: :attr:`state` of that model.
         :param parts: the positional arguments of the constructor between data and inducing
-            variable: a kernel, or kernel and likelihood, whose parameters are set to the state's
-            values.
+            variable: a kernel, or kernel and likelihood, whose parameters get the state's values
+            and weak priors, and are trained or fixed as in that model.
         :param options: the constructor's keyword arguments without alpha, which is taken from the
             state, as is shared_noise unless it is given.
         :raises ValueError: if the state does not fit a model of this class, these parts and
             options, or if alpha is given.
         """
-        needed = {POINTS, SETTINGS, JITTER, *cls._NEEDED}
+        needed = {POINTS, SETTINGS, JITTER, PARAMETERS, *cls._NEEDED}
         missing = sorted(needed - getattr(state, "arrays", {}).keys())
         if missing:
             raise ValueError(
@@ -276,6 +278,7 @@ class Stream(InducingVariableGP):
             raise ValueError(
                 f"cannot construct a {cls.__name__} from this state and these parts: {error}"
             ) from error
+        restore_parameter_settings(model, str(state.arrays[PARAMETERS]))
         state.assign_to(model._state_variables(), model._settings_of_parts())
         counts = [state.arrays[f"old.{name}"].shape[-2] for name in ("root", "Z", "linear")]
         if {*counts} != {state.arrays["old.root"].shape[-1]}:

@@ -23,6 +23,7 @@ from .run_identity import differing
 POINTS = "inducing.Z"
 SETTINGS = "parts"
 JITTER = "jitter"
+PARAMETERS = "parameters"
 _VERSION_KEY = "version"
 _VERSION = 1  # of the names and shapes listed in docs/guide/streams.md
 
@@ -97,7 +98,9 @@ class StreamState:
         Assign the arrays to the variables of these names; nothing if a name, an array or a setting
         does not fit.
         """
-        if names := sorted(variables.keys() ^ (self.arrays.keys() - {POINTS, SETTINGS, JITTER})):
+        if names := sorted(
+            variables.keys() ^ (self.arrays.keys() - {POINTS, SETTINGS, JITTER, PARAMETERS})
+        ):
             raise ValueError(
                 "the state must have the parameters of this model; they differ in "
                 f"{', '.join(names)}."

@@ -138,6 +138,8 @@ class LBFGS:
             outcome = search()
         except _Interrupted:
             self.restore()
+        if self._best_state().loss == np.inf:  # it ended before the first evaluation
+            self._evaluate(self._state.best[self._active])
         objective = -self._best_state().loss
         # A line search that failed may have found better parameters, too.
         has_gained = self._history.objective[-1:] < [objective]
@@ -159,6 +161,8 @@ class LBFGS:
             outcome = self._best_of([self._state.best, np.array(end)][: 1 + int(has_end)])
         else:
             ranked = self._ranked_starts()
+            self._state = ranked[0]
+            self._stop_if_interrupted()
             ends = [each.best for each in ranked]
             outcome = self._best_of(ends[:number])
             if is_cheap and not history.is_over:
@@ -407,8 +411,7 @@ class LBFGS:
 
     def _loss_and_gradient(self, values: AnyNDArray) -> tuple[float, AnyNDArray]:
         """Assign all coordinates; return loss and gradient in them, or raise one of `FAILURES`."""
-        if self._state.loss < np.inf and self._history.interrupted():
-            raise _Interrupted
+        self._stop_if_interrupted()
         self._coordinates.assign(values)
         try:
             loss, derivatives = self._objective.evaluate(self._history.iterations)
@@ -420,6 +423,11 @@ class LBFGS:
             self._objective.check_data()
             raise
         return loss, gradient
+
+    def _stop_if_interrupted(self) -> None:
+        """After Ctrl-C end training, once there is an evaluation to end at."""
+        if self._history.interrupted() and self._best_state().loss < np.inf:
+            raise _Interrupted
 
     def _probe(self, steps: Sequence[AnyNDArray]) -> list[tuple[float, AnyNDArray]]:
         """

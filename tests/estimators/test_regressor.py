@@ -435,8 +435,9 @@ def test_rejects_invalid_parameters(X, y):
 
 def test_raises_before_a_fit(X):
     estimator = SparseGPRegressor()
-    with pytest.raises(NotFittedError, match="not fitted yet"):
-        estimator.predict(X)
+    for unfitted in (estimator, SparseGPClassifier()):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            unfitted.predict(X)
     for attribute in ("kernel_", "n_inducing_"):
         with pytest.raises(NotFittedError, match="not fitted yet"):
             getattr(estimator, attribute)

@@ -20,7 +20,7 @@ EXPERIMENTS = {
     "streaming": (
         streaming.ex,
         {
-            "dataset": "periodic",
+            "dataset": "gp-series",
             "max_train": 100,
             "first": 40,
             "batch_size": 25,

@@ -80,7 +80,7 @@ def test_streams_are_exact(alpha):
 
 
 def test_test_rows_are_drawn_with_the_seed():
-    rows = {"dataset": "periodic", "split": 0, "order": "forward", "first": 40, "batch_size": 25}
+    rows = {"dataset": "gp-series", "split": 0, "order": "forward", "first": 40, "batch_size": 25}
     every, once, again, other = (
         arriving(**rows, max_train=None, max_test=size, seed=seed).X_test[:, 0]
         for size, seed in ((None, 0), (30, 0), (30, 0), (30, 1))

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal, assert_equal
 from quick import partly_slow
 from refusals import refused
 
-from gpflow_pep import StreamingPEP, StreamingSGPR, StreamingSVGP, StreamState
+from gpflow_pep import StreamingPEP, StreamingSGPR, StreamingSVGP, StreamState, weak_priors
 from gpflow_pep.likelihoods import Logit, MultiClassRobustMax, Probit
 
 rng = np.random.default_rng(8)
@@ -130,6 +130,20 @@ def test_the_jitter_is_restored():
     )
 
 
+def test_weak_priors_and_fixed_parameters_are_restored(tmp_path):
+    """The location of the priors is from the first batch."""
+    model = regression()
+    weak_priors(model)
+    gpflow.set_trainable(model.likelihood, False)
+    gpflow.set_trainable(model.inducing_variable, False)
+    go_on(model, 5.0 * Y, 20)
+    model.state.save(tmp_path / "stream.npz")
+    again = restored(StreamState.load(tmp_path / "stream.npz"), kernel())
+    assert_array_equal(again.log_prior_density(), model.log_prior_density())
+    assert_all_equal(go_on(again, Y, 40), go_on(model, Y, 40))
+    assert len(again.trainable_parameters) == len(model.trainable_parameters) == 3
+
+
 def test_other_options_are_refused():
     with refused("and options; they differ in whiten"):
         StreamingSVGP.from_state(variational().state, kernel(), Gaussian())
@@ -150,7 +164,9 @@ def test_a_state_under_other_parts_is_refused():
         StreamingPEP.from_state(states, kernel(), Logit())
 
 
-@pytest.mark.parametrize("missing", ["inducing.Z", "parts", "data.X", "alpha", "old.root"])
+@pytest.mark.parametrize(
+    "missing", ["inducing.Z", "parts", "parameters", "data.X", "alpha", "old.root"]
+)
 def test_rejects_an_incomplete_state(missing):
     arrays = {key: value for key, value in regression().state.arrays.items() if key != missing}
     with refused(f"state must .*{missing}"):
@@ -165,7 +181,11 @@ def test_rejects_an_incomplete_state(missing):
         ("alpha", np.array(2.0), r"this state .*alpha must be in \[0, 1\], got 2\.0"),
         ("alpha", np.full(20, 0.5), r"this state .*alpha must be one number"),
         ("parts", np.array(1.0), "parts must be settings by path"),
-        ("parts", np.array("[" * 100_000), "parts must be JSON"),
+        *(
+            (name, np.array("[" * 100_000), f"{name} must be JSON")
+            for name in ("parts", "parameters")
+        ),
+        ("parameters", np.array("[]"), "parameters must be JSON that a model wrote, got '\\[\\]'"),
         ("old.Z", np.zeros((1, 4, 2)), "of as many old points, got 0, 4, 0"),
         ("old.linear", np.full((6, 1), np.nan), "old.linear must be finite"),
         (

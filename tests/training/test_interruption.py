@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from comparisons import assert_all_equal
 from gpflow.kernels import Matern52
+from gpflow.utilities import multiple_assign
 from numpy.testing import assert_allclose, assert_equal
 from quick import partly_slow
 from small_models import WITH_SITES, At, X, Y, data_for, options_for, values
@@ -17,6 +18,7 @@ from small_models import WITH_SITES, At, X, Y, data_for, options_for, values
 from gpflow_pep import select_alpha
 from gpflow_pep.training import fit
 from gpflow_pep.training.history import recorded_interruption
+from gpflow_pep.training.lbfgs import LBFGS
 
 
 @pytest.fixture(autouse=True)
@@ -157,6 +159,40 @@ def test_an_evaluation_is_not_begun_after_ctrl_c(as_new):
     assert not count
     assert result.iterations == 1 and result.objective[-1] > start
     assert_allclose(evaluate(model), result.objective[-1], rtol=1e-12)
+
+
+def test_ctrl_c_before_the_first_step_ends_at_the_best_evaluation(as_new, monkeypatch):
+    """Pressed before the only start is evaluated, and in each evaluation of several."""
+    model = as_new("PEPClassifier")
+    model.kernel.lengthscales.assign(0.01 * model.kernel.lengthscales)
+    start = values(model)
+    evaluate, rank = LBFGS._loss_and_gradient, LBFGS._ranked_starts
+    losses = []
+
+    def ranked(search):
+        if last > 0:
+            return rank(search)
+        press()
+        return [search._state]
+
+    def evaluated(search, coordinates):
+        found = evaluate(search, coordinates)
+        losses.append(found[0])
+        if len(losses) == last:
+            press()
+        return found
+
+    monkeypatch.setattr(LBFGS, "_ranked_starts", ranked)
+    monkeypatch.setattr(LBFGS, "_loss_and_gradient", evaluated)
+    for last in range(5):
+        multiple_assign(model, start)
+        losses.clear()
+        with pytest.warns(UserWarning, match="^Interrupted after 0 "):
+            result = fit(model)
+        assert len(losses) == max(1, last)
+        # The sites of a comparison converge to a coarse tolerance.
+        assert_allclose(result.objective[-1], -min(losses), rtol=1e-3)
+        assert_allclose(model.training_loss(), min(losses), rtol=1e-3)
 
 
 def test_a_second_ctrl_c_raises_at_once(as_new):

@@ -20,7 +20,8 @@ from refusals import refused
 from gpflow_pep import PEP, PEPR, PEPClassifier, fit, weak_priors
 from gpflow_pep.inducing import uniform
 from gpflow_pep.likelihoods import Probit
-from gpflow_pep.training.priors import LogPrior, locations
+from gpflow_pep.maths.log_prior import LogPrior
+from gpflow_pep.training.priors import locations
 
 rng = np.random.default_rng(11)
 X = rng.normal(size=(40, 3)) * [1.0, 20.0, 0.1]

@@ -53,7 +53,7 @@ def test_sets_without_files_come_with_a_library_or_are_generated():
         "iris",
         "digits",
     ]
-    assert without == [*bundled, "three-classes", "jacksboro", "pseudo-periodic", "periodic"]
+    assert without == [*bundled, "three-classes", "jacksboro", "pseudo-periodic", "gp-series"]
 
 
 LABELED = [

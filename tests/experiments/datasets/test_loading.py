@@ -20,7 +20,7 @@ BUNDLED_CLASSES = ("breast-cancer", "qp-iris-12", "qp-iris-13", "qp-iris-23")
 def test_unknown_name(function):
     with refused(r"name is 'bostn'; accepted are snelson, boston.*Did you mean 'boston'\?"):
         function("bostn")
-    with refused(r"name is None; accepted are .* periodic\.$"):
+    with refused(r"name is None; accepted are .* gp-series\.$"):
         function(None)
 
 
