@@ -36,12 +36,13 @@ from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
 from experiments import datasets
 from experiments.benchmarks.machine import in_process, machine
 from experiments.benchmarks.printing import Table, parser_of, write
-from experiments.benchmarks.trajectory import Over, Trajectory, assign, settled
+from experiments.benchmarks.trajectory import Over, Trajectory, settled
 from experiments.ingredients.initialization import cluster_centers
 from experiments.ingredients.kernel import initial_kernel
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.likelihoods import Probit
-from gpflow_pep.softmax.integrals import softmax_power
+from gpflow_pep.runtime import assign_all
+from gpflow_pep.tilted.predictive import predicted_log_density
 from gpflow_pep.training import fit
 
 BINARY = ("banana", "pima", "iono", "breast-cancer", "usps-3-5")
@@ -192,7 +193,7 @@ def measure(name: str, likelihood: str, method: str, short: bool) -> Result:
     held_out = data.X_test[:_HELD_OUT], data.Y_test[:_HELD_OUT]
     nlpd = course.scores(recorded, _score(model, *held_out))
     reached = settled(nlpd, CLOSE)
-    assign(trained, start)
+    assign_all(trained, start)
     again = Trajectory(max_iterations=course.iterations[reached])
     _run(train, recorded, again)
     return {
@@ -228,10 +229,8 @@ def _score(model: gpflow.models.GPModel, X: Any, Y: Any) -> Callable[[], float]:
     def density() -> tf.Tensor:
         if not isinstance(model.likelihood, Softmax):
             return tf.reduce_mean(model.predict_log_density((X, Y)))
-        mean, variance = (tf.transpose(each) for each in model.predict_f(X))  # [C, n]
-        labels = tf.constant(Y[:, 0].astype(np.int32))
-        moments = softmax_power(labels, mean, variance, tf.constant(1.0, mean.dtype))
-        return tf.reduce_mean(moments.log_normalizer)
+        f = model.predict_f(X)  # [n, C] each
+        return tf.reduce_mean(predicted_log_density(model.likelihood, X, *f, Y))
 
     compiled = tf.function(density, autograph=False)
     return lambda: -float(compiled())
@@ -245,7 +244,7 @@ def _lbfgs(
     loss: Callable[[], tf.Tensor], variables: Sequence[tf.Variable], limit: int, report: Report
 ) -> bool:
     def callback(step: int, _: Any, values: Sequence[tf.Tensor]) -> None:
-        assign(variables, values)
+        assign_all(variables, values)
         report(step + 1)
 
     found = gpflow.optimizers.Scipy().minimize(
@@ -265,8 +264,8 @@ def _adam(
     q = (model.q_mu, model.q_sqrt)
     follow = gpflow.optimizers.NaturalGradient(NATURAL_STEP)
     if natural:
-        gpflow.set_trainable(model.q_mu, False)
-        gpflow.set_trainable(model.q_sqrt, False)
+        for part in q:
+            gpflow.set_trainable(part, False)
     variables = model.trainable_variables
     optimizer = tf_keras.optimizers.Adam(ADAM_RATE)
     optimizer.build(variables)
@@ -287,10 +286,10 @@ def _adam(
             if number % _BETWEEN == 0:
                 losses.append(float(value))
                 report(number)
-            if number % _BETWEEN == 0 and number >= _ADAM_AT_LEAST:
-                _, early, late = map(np.mean, np.array_split(losses, 3))
-                if early - late < gain:
-                    return True
+                if number >= _ADAM_AT_LEAST:
+                    _, early, late = map(np.mean, np.array_split(losses, 3))
+                    if early - late < gain:
+                        return True
         return False
 
     return train, optimizer.variables

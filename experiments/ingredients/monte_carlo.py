@@ -8,6 +8,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import RegressionData
 
+from gpflow_pep.runtime import assign_all
+
 _STEPS = 10  # leapfrog steps of a proposal
 
 
@@ -75,8 +77,6 @@ class MonteCarlo(gpflow.models.SGPMC):
         variables = [parameter.unconstrained_variable for parameter in self._sampled]
         present = [variable.read_value() for variable in variables]
         for values in self._samples or [present]:
-            for variable, value in zip(variables, values, strict=True):
-                variable.assign(value)
+            assign_all(variables, values)
             yield predict()
-        for variable, value in zip(variables, present, strict=True):
-            variable.assign(value)
+        assign_all(variables, present)
