@@ -36,9 +36,9 @@ INPUTS = 8
 UNIT_COLUMNS = 2048
 NOISE, LENGTHSCALE = 0.1, 1.5
 KERNELS: dict[str, Callable[[int], Kernel]] = {
-    "SquaredExponential": lambda D: SquaredExponential(lengthscales=np.full(D, LENGTHSCALE)),
-    "Matern32": lambda D: Matern32(lengthscales=np.full(D, LENGTHSCALE)),
-    "Matern52": lambda D: Matern52(lengthscales=np.full(D, LENGTHSCALE)),
+    "SquaredExponential": lambda D: SquaredExponential(lengthscales=[LENGTHSCALE] * D),
+    "Matern32": lambda D: Matern32(lengthscales=[LENGTHSCALE] * D),
+    "Matern52": lambda D: Matern52(lengthscales=[LENGTHSCALE] * D),
     "sum": lambda D: KERNELS["SquaredExponential"](D) + KERNELS["Matern32"](D),
     "product": lambda D: KERNELS["SquaredExponential"](D) * KERNELS["Matern52"](D),
 }
@@ -135,9 +135,7 @@ def compare(rows: tuple[AnyNDArray, ...], kernel: str, asked: argparse.Namespace
     return table
 
 
-def data(
-    num_data: int, num_inducing: int, num_inputs: int
-) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray]:
+def data(num_data: int, num_inducing: int, num_inputs: int) -> tuple[AnyNDArray, ...]:
     """Draw X [N, D], Y [N, 1], a smooth function with noise, and Z [M, D]."""
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 4.0, (num_data, num_inputs))

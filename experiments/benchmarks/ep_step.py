@@ -123,7 +123,7 @@ def drawn(num_data: int, num_inducing: int) -> tuple[Any, Any, Any]:
 
 def made(name: str, X: Any, Y: Any, Z: Any) -> tuple[Any, list[Any]]:
     """Return a new model, and the data that it does not hold."""
-    kernel = gpflow.kernels.SquaredExponential(2.0, lengthscales=np.full(INPUTS, 1.2))
+    kernel = gpflow.kernels.SquaredExponential(2.0, lengthscales=[1.2] * INPUTS)
     if name == "SVGP":
         likelihood = gpflow.likelihoods.Bernoulli()
         return gpflow.models.SVGP(kernel, likelihood, Z, num_data=len(X)), [(X, Y)]
