@@ -36,6 +36,9 @@ class Job:
 
 Jobs = list[Job]
 
+QUIET = {"log_interval": 10**5, "max_jitter": 1e-3}
+"""Entries of runs without logs in their course, and with the jitter that a matrix needs."""
+
 
 @dataclass(frozen=True)
 class Record:

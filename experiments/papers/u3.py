@@ -17,8 +17,6 @@ ADAM = {
     "learning_rate": 0.01,
     "max_jitter": 1e-3,
 }
-
-
 HENSMAN = "SVGP"
 _PAIRS = ((0.5, 1.0), (0.5, 0.0), (1.0, 0.0), (0.5, HENSMAN), (0.0, HENSMAN))
 
