@@ -15,7 +15,6 @@ import logging
 from copy import deepcopy
 from typing import Any
 
-from gpflow.models import GPModel
 from sacred.run import Run
 
 from experiments import datasets
@@ -61,7 +60,7 @@ def classification(
         def log(iteration: int, seconds: float) -> None:
             # Tracing and first updates of sites are part of the measured time: they must not happen
             # here.
-            scored: GPModel = model if iteration else deepcopy(model)
+            scored = model if iteration else deepcopy(model)
             scores = classification_scores(scored, dataset)
             write(iteration, {"seconds": seconds})
             write(iteration, scores, "test/")

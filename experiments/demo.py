@@ -108,7 +108,7 @@ def _table(records: "Sequence[Record]", experiment: str) -> str:
 
     columns = _COLUMNS[experiment]
     evidence = ["log evidence"] if experiment != "streaming" else []
-    lines: list[Sequence[str]] = [("method", *evidence, *columns.values(), "iterations", "seconds")]
+    lines = [("method", *evidence, *columns.values(), "iterations", "seconds")]
     for record in records:
         scores = ["–" if record[name] is None else f"{record[name]:.4f}" for name in columns]
         iterations = str(record.result.get("iterations", "–"))

@@ -14,8 +14,8 @@ papers.
 
 from typing import Any
 
-import numpy as np
 from sacred.run import Run
+from scipy.stats import gmean
 
 from experiments.ingredients.data import data, load
 from experiments.ingredients.model import build, gp, objective_kind
@@ -70,6 +70,6 @@ def regression(gp: dict[str, Any], progress: bool, _run: Run) -> dict[str, Any]:
         "noise_sd": noise_sd(model),
         "scale": scale(model),
         "kernel_variance": float(model.kernel.variance.numpy()),
-        "lengthscale": float(np.exp(np.mean(np.log(model.kernel.lengthscales.numpy())))),
+        "lengthscale": float(gmean(model.kernel.lengthscales.numpy())),
         **status.with_sizes(dataset),
     }

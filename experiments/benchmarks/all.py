@@ -78,7 +78,7 @@ def measure(name: str, options: Sequence[str]) -> dict[str, Any]:
         began = time.perf_counter()
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
         seconds = time.perf_counter() - began
-        result: dict[str, Any] = {"arguments": list(options), "seconds": seconds}
+        result = {"arguments": list(options), "seconds": seconds}
         if done.returncode:
             lines = done.stderr.strip().splitlines()[-_LAST_LINES:]
             error = "\n".join([f"exit status {done.returncode}", *lines])

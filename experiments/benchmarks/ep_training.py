@@ -32,6 +32,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.keras import tf_keras
 from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
+from gpflow.models import SVGP, GPModel
 
 from experiments import datasets
 from experiments.benchmarks.machine import in_process, machine
@@ -165,13 +166,11 @@ def measure(name: str, likelihood: str, method: str, short: bool) -> Result:
     gpflow.set_trainable(chosen, False)
     others: Sequence[tf.Variable] = []
     if kind == "PEP":
-        model: Any = PEP((X, Y), kernel, chosen, Z, alpha=float(how))
+        model = PEP((X, Y), kernel, chosen, Z, alpha=float(how))
         train: Callable[[Report], bool] = partial(_fit, model, lbfgs)
         recorded = [*model.trainable_variables, model.sites.precision, model.sites.linear]
     else:
-        model = gpflow.models.SVGP(
-            kernel, chosen, Z, num_data=len(X), num_latent_gps=1 if C == 2 else C
-        )
+        model = SVGP(kernel, chosen, Z, num_data=len(X), num_latent_gps=1 if C == 2 else C)
         recorded = model.trainable_variables
         # GPflow's softmax takes whole numbers only.
         labels = Y.astype(np.int64) if likelihood == "softmax" else Y
@@ -223,7 +222,7 @@ def _run(
     return converged
 
 
-def _score(model: gpflow.models.GPModel, X: Any, Y: Any) -> Callable[[], float]:
+def _score(model: GPModel, X: Any, Y: Any) -> Callable[[], float]:
     """Return the NLPD of held-out rows; for a softmax, which GPflow samples, by quadrature."""
 
     def density() -> tf.Tensor:
@@ -258,7 +257,7 @@ def _lbfgs(
 
 
 def _adam(
-    model: gpflow.models.SVGP, loss: Callable[[], tf.Tensor], limit: int, gain: float, natural: bool
+    model: SVGP, loss: Callable[[], tf.Tensor], limit: int, gain: float, natural: bool
 ) -> tuple[Callable[[Report], bool], Sequence[tf.Variable]]:
     """Return the training, which ends when it gains less, and the optimizer's variables."""
     q = (model.q_mu, model.q_sqrt)

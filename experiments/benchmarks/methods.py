@@ -83,7 +83,7 @@ class GPflow:
                 likelihood = gpflow.likelihoods.Bernoulli()
         data = X, y[:, None].astype(float)
         if self._variational:
-            latents = self._classes if self._classes > 2 else 1
+            latents = likelihood.latent_dim or 1
             self.model = gpflow.models.SVGP(
                 self._kernel, likelihood, Z, num_latent_gps=latents, num_data=len(X)
             )
@@ -193,7 +193,7 @@ def fit_alone(limit: int, function: Callable[..., Record], *arguments: Any) -> R
     process = context.Process(target=_send, args=given, daemon=True)
     process.start()
     sender.close()
-    record: Record = {}
+    record = {}
     with suppress(EOFError):
         record = receiver.recv()
     process.join()
@@ -253,7 +253,7 @@ def measured(limit: int, method: str, rows: Rows, held_out: Rows, again: bool = 
                 estimator.fit(X, y)
         except TimeoutError:
             status = "cut off"
-        record: Record = {"seconds": time.process_time() - start}
+        record = {"seconds": time.process_time() - start}
         if not status or isinstance(estimator, GPflow):
             record["nlpd"], record["error"] = scores(estimator, held_out, bool(classes))
     if again and not status and record["seconds"] < _LONG:
