@@ -78,14 +78,14 @@ _stationary_kernel = kernel_of(gp)
 
 def classifier_title(config: Mapping[str, Any]) -> str:
     """Return the model's name in tables and figures for a ``gp`` configuration."""
-    name = str(config["model"])
+    name = config["model"]
     power = "" if name not in POWERED else f" α={config['alpha']:g}"
     return f"{name}{power}{', dense' if config['M'] is None else ''}"
 
 
 def is_lower_bound(config: Mapping[str, Any]) -> bool:
     """Return True if the objective is a lower bound on the log evidence when sites have converged."""
-    return bool(config["model"] == "SVGP" or (config["model"] in POWERED and config["alpha"] == 0))
+    return config["model"] == "SVGP" or (config["model"] in POWERED and config["alpha"] == 0)
 
 
 @gp.capture
@@ -141,7 +141,7 @@ def build_classifier(
     else:
         built = constructors[model](
             kernel=kernels[0] if len(parts) == 1 else gpflow.kernels.SeparateIndependent(kernels),
-            likelihood=_likelihood(num_classes),
+            likelihood=_likelihood(num_classes=num_classes),
             inducing_variable=Z[0] if len(parts) == 1 else SeparateIndependentInducingVariables(Z),
         )
     gpflow.set_trainable(built.inducing_variable, train_inducing)
@@ -154,7 +154,7 @@ def build_classifier(
 
 @gp.capture
 def _likelihood(
-    num_classes: int, likelihood: str | None, epsilon: float, train_epsilon: bool
+    likelihood: str | None, num_classes: int, epsilon: float, train_epsilon: bool
 ) -> gpflow.likelihoods.Likelihood:
     accepted = [*_BINARY] if num_classes == 2 else ["robust-max"]
     name = accepted[0] if likelihood is None else likelihood

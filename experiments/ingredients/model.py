@@ -103,7 +103,7 @@ def build(
     _seed: int,
 ) -> GPModel:
     """Build the model of the configuration for inputs X [N, D] and targets Y [N, 1]."""
-    labels = _block_labels(X, _seed)
+    labels = _block_labels(X, seed=_seed)
     pepr = partial(PEPR, alpha=alpha, blocks=labels, max_jitter=max_jitter)
     constructors: dict[str, Callable[..., GPModel]] = {
         "SGPR": SGPR,
@@ -145,7 +145,7 @@ def _initial_points(
 
 
 @gp.capture
-def _block_labels(X: Floats, seed: int, block_size: int | None, blocks: str) -> Rows | None:
+def _block_labels(X: Floats, block_size: int | None, blocks: str, seed: int) -> Rows | None:
     """Return labels [N] of blocks of nearly equal sizes; None without blocks."""
     if block_size is None:
         return None
