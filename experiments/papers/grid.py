@@ -90,7 +90,7 @@ def in_course(
         values = course(record)
         for place, label in enumerate(values[axis]):
             entries = {name: of[place] for name, of in values.items() if name != axis}
-            found.append(Record({**record.labels, axis: label}, entries))
+            found.append(Record(record.labels | {axis: label}, entries))
     return found
 
 

@@ -7,15 +7,7 @@ here, 5000 rows have an RMSE of .15 to .16, and 10,000 rows .11.
 
 from experiments.papers.grid import QUIET, Jobs, Records, Shown, grid, repeats
 from experiments.papers.s1 import LENGTHSCALE, VARIANCE, collapsed
-from experiments.papers.tables import (
-    EVIDENCE,
-    LL,
-    NOISE,
-    PUBLISHED,
-    RMSE,
-    SECONDS,
-    means,
-)
+from experiments.papers.tables import EVIDENCE, LL, NOISE, PUBLISHED, RMSE, SECONDS, means
 
 _SCORES = (EVIDENCE, RMSE, LL, NOISE)
 _PUBLISHED = PUBLISHED["S2"]

@@ -29,7 +29,7 @@ def jobs(full: bool) -> Jobs:
         dataset=names,
         M=numbers,
         batch_size=sizes,
-        method={**STREAMING, **PEERS},
+        method=STREAMING | PEERS,
     )
 
 

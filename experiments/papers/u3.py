@@ -29,7 +29,7 @@ def jobs(full: bool) -> Jobs:
         dataset=SETS if full else ("crabs", "pima"),
         split=range(20 if full else 2),
         M=(10, 50, 100) if full else (10, 50),
-        alpha={**{alpha: {"alpha": alpha} for alpha in alphas}, HENSMAN: {"model": "SVGP"}},
+        alpha={alpha: {"alpha": alpha} for alpha in alphas} | {HENSMAN: {"model": "SVGP"}},
     )
 
 
