@@ -83,8 +83,8 @@ def measure(name: str, options: Sequence[str]) -> dict[str, Any]:
             lines = done.stderr.strip().splitlines()[-_LAST_LINES:]
             error = "\n".join([f"exit status {done.returncode}", *lines])
             print(error, flush=True)
-            return {**result, "error": error}
-        return {**result, "tables": json.loads(path.read_text(encoding="utf-8"))}
+            return result | {"error": error}
+        return result | {"tables": json.loads(path.read_text(encoding="utf-8"))}
 
 
 def as_markdown(found: Mapping[str, Any]) -> str:

@@ -42,7 +42,7 @@ KERNELS: dict[str, Callable[[int], Kernel]] = {
     "sum": lambda D: KERNELS["SquaredExponential"](D) + KERNELS["Matern32"](D),
     "product": lambda D: KERNELS["SquaredExponential"](D) * KERNELS["Matern52"](D),
 }
-MODELS: dict[str, tuple[Callable[..., Any], dict[str, Any], str | None, float | None]] = {
+MODELS: dict[str, tuple[Any, ...]] = {
     "SGPR": (gpflow.models.SGPR, {}, None, 1.5),
     "PEPR 0": (PEPR, {"alpha": 0.0}, "SGPR", 1.5),
     "GPRFITC": (GPRFITC, {}, None, 3.0),
@@ -112,7 +112,7 @@ def compare(rows: tuple[AnyNDArray, ...], kernel: str, asked: argparse.Namespace
         clock = time.process_time
     first = {name: seconds_of(step, clock) for name, step in steps.items()}
     errors = {name: differences(steps[name](), steps[peer]()) for name, peer in COMPARED.items()}
-    seconds = time_rounds({**steps, "unit": unit_product(M)}, asked.rounds, clock)
+    seconds = time_rounds(steps | {"unit": unit_product(M)}, asked.rounds, clock)
     unit = seconds.pop("unit") * N / UNIT_COLUMNS
 
     table = Table(
@@ -124,13 +124,13 @@ def compare(rows: tuple[AnyNDArray, ...], kernel: str, asked: argparse.Namespace
     )
     for name, times in seconds.items():
         _, _, peer, least = MODELS[name]
-        units = float(np.median(times / unit))
+        units = np.median(times / unit)
         share = speed = None
         if least is not None:
             share = least / units
         if peer is not None:
-            speed = float(np.median(seconds[peer] / times))
-        shown = float(np.median(times)), first[name], units, share, speed, peer
+            speed = np.median(seconds[peer] / times)
+        shown = np.median(times), first[name], units, share, speed, peer
         table.add(name, *shown, *errors.get(name, (None, None)))
     return table
 

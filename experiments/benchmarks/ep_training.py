@@ -126,7 +126,7 @@ def _medians(found: Sequence[Result]) -> Result:
     if failed:
         return failed[0]
     keys = ("cold", "warm", "end")
-    return found[0] | {k: float(np.median([each[k] for each in found])) for k in keys}
+    return found[0] | {k: np.median([each[k] for each in found]) for k in keys}
 
 
 def _table(title: str, results: Sequence[Result]) -> Table:

@@ -22,6 +22,7 @@ from typing import Any
 
 import gpflow
 import numpy as np
+from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -75,12 +76,12 @@ class GPflow:
         """Train kernel, likelihood, inducing points and q(u)."""
         scales = spreads(X)
         Z = k_means(X / scales, min(self._M, len(distinct(X))), seed=0) * scales
-        likelihood: gpflow.likelihoods.Likelihood = gpflow.likelihoods.Gaussian()
+        likelihood: Likelihood = Gaussian()
         if self._classes:
             self.classes_, y = np.unique(y, return_inverse=True)
-            likelihood = gpflow.likelihoods.MultiClass(self._classes)
+            likelihood = MultiClass(self._classes)
             if self._classes == 2:
-                likelihood = gpflow.likelihoods.Bernoulli()
+                likelihood = Bernoulli()
         data = X, y[:, None].astype(float)
         if self._variational:
             latents = likelihood.latent_dim or 1
