@@ -70,7 +70,7 @@ def main() -> None:
 
 def _difference(values: Sequence[float], expected: Sequence[float]) -> float:
     """Return the largest difference, relative to the largest expected value."""
-    return float(np.max(np.abs(np.subtract(values, expected))) / np.max(np.abs(expected)))
+    return np.max(np.abs(np.subtract(values, expected))) / np.max(np.abs(expected))
 
 
 def free_ports(number: int) -> list[int]:

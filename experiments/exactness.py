@@ -50,16 +50,16 @@ def difference(
     """
     first, *others = zip(*(np.array_split(rows, num_batches) for rows in (X, Y)), strict=True)
     model = StreamingSGPR(first, kernel(), Z, alpha=alpha, noise_variance=_NOISE)
-    total = float(model.maximum_log_likelihood_objective())
+    total = model.maximum_log_likelihood_objective()
     for batch in others:
         model.update(batch)
-        total += float(model.maximum_log_likelihood_objective())
-    objective = float(at_once.maximum_log_likelihood_objective())
+        total += model.maximum_log_likelihood_objective()
+    objective = at_once.maximum_log_likelihood_objective()
     Xnew = np.linspace(-0.5, 10.5, 200)[:, None]
     differences = np.subtract(model.predict_f(Xnew), at_once.predict_f(Xnew))  # [2, 200, 1]
     mean, variance = np.abs(differences).max(axis=(1, 2)).tolist()
     return {
-        "objective": abs(total - objective) / abs(objective),
+        "objective": float(abs(total - objective) / abs(objective)),
         "mean": mean,
         "variance": variance,
     }

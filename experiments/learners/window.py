@@ -53,4 +53,4 @@ class SlidingWindow(Learner):
     @property
     def carried(self) -> int:
         """Return the bytes of the window."""
-        return int(sum(8 * tf.size(variable).numpy() for variable in self._rows))
+        return sum(variable.numpy().nbytes for variable in self._rows)

@@ -102,7 +102,7 @@ def _draw_inducing_points(
         axes.plot(*path.T, alpha=0.25 if fades else 0.7, **_WAY | {"color": color})
     axes.plot(*start.T, markeredgewidth=0.7, **_START | {"color": color})
     axes.plot(*end.T, markeredgewidth=0.6, **_END | {"color": color})
-    return int(outside.sum())
+    return outside.sum()
 
 
 def add_legend(figure: Figure, num_classes: int, columns: int) -> None:
