@@ -18,11 +18,7 @@ from typing import Any
 from sacred.run import Run
 
 from experiments import datasets
-from experiments.ingredients.classifier import (
-    build_classifier,
-    gp,
-    is_lower_bound,
-)
+from experiments.ingredients.classifier import build_classifier, gp, is_lower_bound
 from experiments.ingredients.data import labeled_data, load_labeled
 from experiments.ingredients.monte_carlo import MonteCarlo
 from experiments.ingredients.training import train, training

@@ -54,11 +54,13 @@ def regression(gp: dict[str, Any], progress: bool, _run: Run) -> dict[str, Any]:
     with scalar_log(_run) as write:
 
         def log(iteration: int, seconds: float) -> None:
-            scores = prediction_scores(model, dataset)
-            objective = objective_per_point(model, data, batches)
-            values = {"objective_per_point": objective, "noise_sd": noise_sd(model)}
-            write(iteration, values | {"seconds": seconds})
-            write(iteration, scores, "test/")
+            values = {
+                "objective_per_point": objective_per_point(model, data, batches),
+                "noise_sd": noise_sd(model),
+                "seconds": seconds,
+            }
+            write(iteration, values)
+            write(iteration, prediction_scores(model, dataset), "test/")
             write(iteration, hyperparameters(model), "parameters/")
 
         status = train(model, data, log, progress)

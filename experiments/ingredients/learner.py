@@ -143,12 +143,12 @@ def build_learner(
     Z = InducingPoints(cluster_centers(batches.dataset.X_train if model == "SVGP" else X, M, _seed))
     gpflow.set_trainable(Z, train_inducing)
     online = partial(Online, fraction_to_move=fraction_to_move)
+    noise = Probit() if labels else gpflow.likelihoods.Gaussian(noise_variance)
     if model == "STREAM-SVGP":
-        noise = Probit() if labels else gpflow.likelihoods.Gaussian(noise_variance)
         stochastic = StreamingSVGP(covariance, noise, Z, num_data=len(X))
         return online(stochastic, train, iterations, (X, Y))
     if labels:
-        pep = StreamingPEP((X, Y), covariance, Probit(), Z, alpha=alpha, max_jitter=max_jitter)
+        pep = StreamingPEP((X, Y), covariance, noise, Z, alpha=alpha, max_jitter=max_jitter)
         return online(pep, train, iterations)
     if model in ("STREAM", "BATCH", "VANILLA"):
         stream: Any = partial(StreamingSGPR, alpha=alpha)
@@ -157,8 +157,7 @@ def build_learner(
         sgpr = stream((X, Y), covariance, Z, noise_variance=noise_variance, max_jitter=max_jitter)
         return online(sgpr, train, iterations)
     if model == "SVGP":
-        likelihood = gpflow.likelihoods.Gaussian(noise_variance)
-        svgp = partial(SVGP, covariance, likelihood, Z)
+        svgp = partial(SVGP, covariance, noise, Z)
         return Stochastic(svgp, X, Y, iterations=iterations, learning_rate=learning_rate)
     windowed: Any = GPR
     if model == "SGPR":
