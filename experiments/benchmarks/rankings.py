@@ -1,6 +1,7 @@
 """Comparison of methods over tables: ranks, clipped means, distances to the best, and seconds."""
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def means(records: Sequence[Record], key: str) -> Floats:
 
 
 def _compared(title: str, records: Sequence[Record]) -> list[Table]:
-    records = sorted(records, key=lambda each: (each["N"], each["table"]))
+    records = sorted(records, key=itemgetter("N", "table"))
     tables = {each["table"]: (each["N"], each["D"]) for each in records}
     methods = list(dict.fromkeys(each["method"] for each in records))
     nlpd, error, seconds = (means(records, key) for key in ("nlpd", "error", "seconds"))  # [T, K]
