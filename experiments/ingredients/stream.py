@@ -110,12 +110,11 @@ def arriving(
     if max_test is not None:
         drawn = np.random.RandomState(seed).permutation(len(loaded.X_test))[:max_test]
         loaded = replace(loaded, X_test=loaded.X_test[drawn], Y_test=loaded.Y_test[drawn])
-    N = len(loaded.X_train)
-    rows = np.arange(N)
+    rows = np.arange(len(loaded.X_train))
     if order == "backward":
         rows = rows[::-1]
     elif order == "shuffled":
-        rows = np.random.RandomState(seed).permutation(N)
+        rows = np.random.RandomState(seed).permutation(rows)
     return loaded.trained_on(rows)
 
 

@@ -49,10 +49,8 @@ def main(arguments: Sequence[str]) -> None:
     for name, only in PARTS:
         if time.monotonic() < until:
             try:
-                jobs = asked.jobs or 1
-                missing.append(
-                    run_part(name, only, asked.runs, until, jobs=jobs, threads=asked.threads)
-                )
+                options = {"jobs": asked.jobs or 1, "threads": asked.threads}
+                missing.append(run_part(name, only, asked.runs, until, **options))
             except (ValueError, OSError) as error:  # a damaged record; no network
                 missing.append(f"{name}: {error}")
     if any(missing):
