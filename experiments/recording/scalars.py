@@ -21,7 +21,7 @@ def scalar_log(run: Run) -> Iterator[Callable[..., None]]:
     directory = run_directory(run)
     writer = tf.summary.create_noop_writer()
     if directory is not None:
-        writer = tf.summary.create_file_writer(directory / "tensorboard")
+        writer = tf.summary.create_file_writer(str(directory / "tensorboard"))
 
     def write(step: int, values: Mapping[str, float], part: str = "") -> None:
         with writer.as_default(step=step):
