@@ -15,15 +15,10 @@ import logging
 from copy import deepcopy
 from typing import Any
 
-from gpflow.models import GPModel
 from sacred.run import Run
 
 from experiments import datasets
-from experiments.ingredients.classifier import (
-    build_classifier,
-    gp,
-    is_lower_bound,
-)
+from experiments.ingredients.classifier import build_classifier, gp, is_lower_bound
 from experiments.ingredients.data import labeled_data, load_labeled
 from experiments.ingredients.monte_carlo import MonteCarlo
 from experiments.ingredients.training import train, training
@@ -61,7 +56,7 @@ def classification(
         def log(iteration: int, seconds: float) -> None:
             # Tracing and first updates of sites are part of the measured time: they must not happen
             # here.
-            scored: GPModel = model if iteration else deepcopy(model)
+            scored = model if iteration else deepcopy(model)
             scores = classification_scores(scored, dataset)
             write(iteration, {"seconds": seconds})
             write(iteration, scores, "test/")

@@ -70,10 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         check_task(name, asked.task)
         datasets.load(name, asked.split)
-    except (
-        ValueError,
-        OSError,
-    ) as error:  # no such set or split; no network, or not the published file
+    # No such set or split; no network, or not the published file.
+    except (ValueError, OSError) as error:
         sys.exit(str(error))
     common, methods = demonstration.configurations(name, split=asked.split, short=asked.short)
     print(f"Demonstration of {demonstration.title}.")
@@ -108,7 +106,7 @@ def _table(records: "Sequence[Record]", experiment: str) -> str:
 
     columns = _COLUMNS[experiment]
     evidence = ["log evidence"] if experiment != "streaming" else []
-    lines: list[Sequence[str]] = [("method", *evidence, *columns.values(), "iterations", "seconds")]
+    lines = [("method", *evidence, *columns.values(), "iterations", "seconds")]
     for record in records:
         scores = ["–" if record[name] is None else f"{record[name]:.4f}" for name in columns]
         iterations = str(record.result.get("iterations", "–"))
@@ -141,7 +139,7 @@ def _picture(records: "Sequence[Record]", experiment: str, title: str) -> "Pictu
 
 def _parser() -> Parser:
     parser = parser_of((__doc__ or "").split("\n\n")[0], "demo")
-    parser.option("--task", "regression", "task (%(default)s)", choices=list(DEMONSTRATIONS))
+    parser.option("--task", "regression", "task (%(default)s)", choices=DEMONSTRATIONS)
     defaults = ", ".join(
         f"{task}: {demonstration.dataset}" for task, demonstration in DEMONSTRATIONS.items()
     )

@@ -30,14 +30,14 @@ _STEPS = 5  # timed steps
 _LOOPBACK = Path("/sys/class/net/lo/statistics/tx_bytes")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Train with 1, 2, ... workers and print a row for each; see ``--help``."""
     parser = parser_of(__doc__)
     parser.option("--workers", 3)
     parser.option("--rows", 60_000)
     parser.option("--inducing", 50)
     parser.option("--iterations", 10)
-    asked = parser.parse_args(arguments)
+    asked = parser.parse_args()
     from experiments.benchmarks.large import write_file
     from experiments.benchmarks.printing import Table
 
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _difference(values: Sequence[float], expected: Sequence[float]) -> float:
     """Return the largest difference, relative to the largest expected value."""
-    return float(np.max(np.abs(np.subtract(values, expected))) / np.max(np.abs(expected)))
+    return np.max(np.abs(np.subtract(values, expected))) / np.max(np.abs(expected))
 
 
 def free_ports(number: int) -> list[int]:
@@ -98,7 +98,7 @@ def train(asked: argparse.Namespace, addresses: list[str], index: int) -> list[A
     threads = max(1, (os.cpu_count() or 1) // workers)
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
-    scope: Any = nullcontext()
+    scope = nullcontext()
     if workers > 1:
         config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
         os.environ["TF_CONFIG"] = json.dumps(config)

@@ -14,8 +14,8 @@ papers.
 
 from typing import Any
 
-import numpy as np
 from sacred.run import Run
+from scipy.stats import gmean
 
 from experiments.ingredients.data import data, load
 from experiments.ingredients.model import build, gp, objective_kind
@@ -54,11 +54,13 @@ def regression(gp: dict[str, Any], progress: bool, _run: Run) -> dict[str, Any]:
     with scalar_log(_run) as write:
 
         def log(iteration: int, seconds: float) -> None:
-            scores = prediction_scores(model, dataset)
-            objective = objective_per_point(model, data, batches)
-            values = {"objective_per_point": objective, "noise_sd": noise_sd(model)}
-            write(iteration, values | {"seconds": seconds})
-            write(iteration, scores, "test/")
+            values = {
+                "objective_per_point": objective_per_point(model, data, batches),
+                "noise_sd": noise_sd(model),
+                "seconds": seconds,
+            }
+            write(iteration, values)
+            write(iteration, prediction_scores(model, dataset), "test/")
             write(iteration, hyperparameters(model), "parameters/")
 
         status = train(model, data, log, progress)
@@ -70,6 +72,6 @@ def regression(gp: dict[str, Any], progress: bool, _run: Run) -> dict[str, Any]:
         "noise_sd": noise_sd(model),
         "scale": scale(model),
         "kernel_variance": float(model.kernel.variance.numpy()),
-        "lengthscale": float(np.exp(np.mean(np.log(model.kernel.lengthscales.numpy())))),
+        "lengthscale": float(gmean(model.kernel.lengthscales.numpy())),
         **status.with_sizes(dataset),
     }

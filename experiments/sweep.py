@@ -25,7 +25,6 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from experiments.papers.grid import Jobs, grid
 from experiments.protocols.arguments import add_running, parser_of
@@ -124,7 +123,7 @@ def read_plan(path: Path) -> Jobs:
             )
     jobs = []
     for name in given["model"]:
-        axes: dict[str, list[Any]] = {axis: given[axis] for axis in _AXES} | {"model": [name]}
+        axes = {axis: given[axis] for axis in _AXES} | {"model": [name]}
         if name not in ingredient.POWERED:
             del axes["alpha"]
         if name == "GPR":

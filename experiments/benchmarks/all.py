@@ -78,13 +78,13 @@ def measure(name: str, options: Sequence[str]) -> dict[str, Any]:
         began = time.perf_counter()
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
         seconds = time.perf_counter() - began
-        result: dict[str, Any] = {"arguments": list(options), "seconds": seconds}
+        result = {"arguments": list(options), "seconds": seconds}
         if done.returncode:
             lines = done.stderr.strip().splitlines()[-_LAST_LINES:]
             error = "\n".join([f"exit status {done.returncode}", *lines])
             print(error, flush=True)
-            return {**result, "error": error}
-        return {**result, "tables": json.loads(path.read_text(encoding="utf-8"))}
+            return result | {"error": error}
+        return result | {"tables": json.loads(path.read_text(encoding="utf-8"))}
 
 
 def as_markdown(found: Mapping[str, Any]) -> str:

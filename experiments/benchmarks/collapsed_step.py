@@ -36,13 +36,13 @@ INPUTS = 8
 UNIT_COLUMNS = 2048
 NOISE, LENGTHSCALE = 0.1, 1.5
 KERNELS: dict[str, Callable[[int], Kernel]] = {
-    "SquaredExponential": lambda D: SquaredExponential(lengthscales=np.full(D, LENGTHSCALE)),
-    "Matern32": lambda D: Matern32(lengthscales=np.full(D, LENGTHSCALE)),
-    "Matern52": lambda D: Matern52(lengthscales=np.full(D, LENGTHSCALE)),
+    "SquaredExponential": lambda D: SquaredExponential(lengthscales=[LENGTHSCALE] * D),
+    "Matern32": lambda D: Matern32(lengthscales=[LENGTHSCALE] * D),
+    "Matern52": lambda D: Matern52(lengthscales=[LENGTHSCALE] * D),
     "sum": lambda D: KERNELS["SquaredExponential"](D) + KERNELS["Matern32"](D),
     "product": lambda D: KERNELS["SquaredExponential"](D) * KERNELS["Matern52"](D),
 }
-MODELS: dict[str, tuple[Callable[..., Any], dict[str, Any], str | None, float | None]] = {
+MODELS: dict[str, tuple[Any, ...]] = {
     "SGPR": (gpflow.models.SGPR, {}, None, 1.5),
     "PEPR 0": (PEPR, {"alpha": 0.0}, "SGPR", 1.5),
     "GPRFITC": (GPRFITC, {}, None, 3.0),
@@ -112,7 +112,7 @@ def compare(rows: tuple[AnyNDArray, ...], kernel: str, asked: argparse.Namespace
         clock = time.process_time
     first = {name: seconds_of(step, clock) for name, step in steps.items()}
     errors = {name: differences(steps[name](), steps[peer]()) for name, peer in COMPARED.items()}
-    seconds = time_rounds({**steps, "unit": unit_product(M)}, asked.rounds, clock)
+    seconds = time_rounds(steps | {"unit": unit_product(M)}, asked.rounds, clock)
     unit = seconds.pop("unit") * N / UNIT_COLUMNS
 
     table = Table(
@@ -124,20 +124,18 @@ def compare(rows: tuple[AnyNDArray, ...], kernel: str, asked: argparse.Namespace
     )
     for name, times in seconds.items():
         _, _, peer, least = MODELS[name]
-        units = float(np.median(times / unit))
+        units = np.median(times / unit)
         share = speed = None
         if least is not None:
             share = least / units
         if peer is not None:
-            speed = float(np.median(seconds[peer] / times))
-        shown = float(np.median(times)), first[name], units, share, speed, peer
+            speed = np.median(seconds[peer] / times)
+        shown = np.median(times), first[name], units, share, speed, peer
         table.add(name, *shown, *errors.get(name, (None, None)))
     return table
 
 
-def data(
-    num_data: int, num_inducing: int, num_inputs: int
-) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray]:
+def data(num_data: int, num_inducing: int, num_inputs: int) -> tuple[AnyNDArray, ...]:
     """Draw X [N, D], Y [N, 1], a smooth function with noise, and Z [M, D]."""
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 4.0, (num_data, num_inputs))

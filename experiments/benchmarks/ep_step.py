@@ -88,7 +88,7 @@ def cold(name: str) -> float:
             options = {"maxiter": 1}
             gpflow.optimizers.Scipy().minimize(loss, model.trainable_variables, options=options)
 
-    return float(seconds_of(run, time.process_time))
+    return seconds_of(run, time.process_time)
 
 
 def warm(num_data: int, num_inducing: int, repeats: int) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def warm(num_data: int, num_inducing: int, repeats: int) -> dict[str, Any]:
     return seconds
 
 
-def drawn(num_data: int, num_inducing: int) -> tuple[Any, Any, Any]:
+def drawn(num_data: int, num_inducing: int) -> tuple[Any, ...]:
     """Draw X [N, 3], labels Y [N, 1] and Z [M, 3]."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, (num_data, INPUTS))
@@ -123,7 +123,7 @@ def drawn(num_data: int, num_inducing: int) -> tuple[Any, Any, Any]:
 
 def made(name: str, X: Any, Y: Any, Z: Any) -> tuple[Any, list[Any]]:
     """Return a new model, and the data that it does not hold."""
-    kernel = gpflow.kernels.SquaredExponential(2.0, lengthscales=np.full(INPUTS, 1.2))
+    kernel = gpflow.kernels.SquaredExponential(2.0, lengthscales=[1.2] * INPUTS)
     if name == "SVGP":
         likelihood = gpflow.likelihoods.Bernoulli()
         return gpflow.models.SVGP(kernel, likelihood, Z, num_data=len(X)), [(X, Y)]

@@ -32,16 +32,18 @@ import numpy as np
 import tensorflow as tf
 from gpflow.keras import tf_keras
 from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
+from gpflow.models import SVGP, GPModel
 
 from experiments import datasets
 from experiments.benchmarks.machine import in_process, machine
 from experiments.benchmarks.printing import Table, parser_of, write
-from experiments.benchmarks.trajectory import Over, Trajectory, assign, settled
+from experiments.benchmarks.trajectory import Over, Trajectory, settled
 from experiments.ingredients.initialization import cluster_centers
 from experiments.ingredients.kernel import initial_kernel
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.likelihoods import Probit
-from gpflow_pep.softmax.integrals import softmax_power
+from gpflow_pep.runtime import assign_all
+from gpflow_pep.tilted.predictive import predicted_log_density
 from gpflow_pep.training import fit
 
 BINARY = ("banana", "pima", "iono", "breast-cancer", "usps-3-5")
@@ -124,7 +126,7 @@ def _medians(found: Sequence[Result]) -> Result:
     if failed:
         return failed[0]
     keys = ("cold", "warm", "end")
-    return found[0] | {k: float(np.median([each[k] for each in found])) for k in keys}
+    return found[0] | {k: np.median([each[k] for each in found]) for k in keys}
 
 
 def _table(title: str, results: Sequence[Result]) -> Table:
@@ -164,13 +166,11 @@ def measure(name: str, likelihood: str, method: str, short: bool) -> Result:
     gpflow.set_trainable(chosen, False)
     others: Sequence[tf.Variable] = []
     if kind == "PEP":
-        model: Any = PEP((X, Y), kernel, chosen, Z, alpha=float(how))
+        model = PEP((X, Y), kernel, chosen, Z, alpha=float(how))
         train: Callable[[Report], bool] = partial(_fit, model, lbfgs)
         recorded = [*model.trainable_variables, model.sites.precision, model.sites.linear]
     else:
-        model = gpflow.models.SVGP(
-            kernel, chosen, Z, num_data=len(X), num_latent_gps=1 if C == 2 else C
-        )
+        model = SVGP(kernel, chosen, Z, num_data=len(X), num_latent_gps=1 if C == 2 else C)
         recorded = model.trainable_variables
         # GPflow's softmax takes whole numbers only.
         labels = Y.astype(np.int64) if likelihood == "softmax" else Y
@@ -192,7 +192,7 @@ def measure(name: str, likelihood: str, method: str, short: bool) -> Result:
     held_out = data.X_test[:_HELD_OUT], data.Y_test[:_HELD_OUT]
     nlpd = course.scores(recorded, _score(model, *held_out))
     reached = settled(nlpd, CLOSE)
-    assign(trained, start)
+    assign_all(trained, start)
     again = Trajectory(max_iterations=course.iterations[reached])
     _run(train, recorded, again)
     return {
@@ -222,16 +222,14 @@ def _run(
     return converged
 
 
-def _score(model: gpflow.models.GPModel, X: Any, Y: Any) -> Callable[[], float]:
+def _score(model: GPModel, X: Any, Y: Any) -> Callable[[], float]:
     """Return the NLPD of held-out rows; for a softmax, which GPflow samples, by quadrature."""
 
     def density() -> tf.Tensor:
         if not isinstance(model.likelihood, Softmax):
             return tf.reduce_mean(model.predict_log_density((X, Y)))
-        mean, variance = (tf.transpose(each) for each in model.predict_f(X))  # [C, n]
-        labels = tf.constant(Y[:, 0].astype(np.int32))
-        moments = softmax_power(labels, mean, variance, tf.constant(1.0, mean.dtype))
-        return tf.reduce_mean(moments.log_normalizer)
+        f = model.predict_f(X)  # [n, C] each
+        return tf.reduce_mean(predicted_log_density(model.likelihood, X, *f, Y))
 
     compiled = tf.function(density, autograph=False)
     return lambda: -float(compiled())
@@ -245,7 +243,7 @@ def _lbfgs(
     loss: Callable[[], tf.Tensor], variables: Sequence[tf.Variable], limit: int, report: Report
 ) -> bool:
     def callback(step: int, _: Any, values: Sequence[tf.Tensor]) -> None:
-        assign(variables, values)
+        assign_all(variables, values)
         report(step + 1)
 
     found = gpflow.optimizers.Scipy().minimize(
@@ -259,14 +257,14 @@ def _lbfgs(
 
 
 def _adam(
-    model: gpflow.models.SVGP, loss: Callable[[], tf.Tensor], limit: int, gain: float, natural: bool
+    model: SVGP, loss: Callable[[], tf.Tensor], limit: int, gain: float, natural: bool
 ) -> tuple[Callable[[Report], bool], Sequence[tf.Variable]]:
     """Return the training, which ends when it gains less, and the optimizer's variables."""
     q = (model.q_mu, model.q_sqrt)
     follow = gpflow.optimizers.NaturalGradient(NATURAL_STEP)
     if natural:
-        gpflow.set_trainable(model.q_mu, False)
-        gpflow.set_trainable(model.q_sqrt, False)
+        for part in q:
+            gpflow.set_trainable(part, False)
     variables = model.trainable_variables
     optimizer = tf_keras.optimizers.Adam(ADAM_RATE)
     optimizer.build(variables)
@@ -287,10 +285,10 @@ def _adam(
             if number % _BETWEEN == 0:
                 losses.append(float(value))
                 report(number)
-            if number % _BETWEEN == 0 and number >= _ADAM_AT_LEAST:
-                _, early, late = map(np.mean, np.array_split(losses, 3))
-                if early - late < gain:
-                    return True
+                if number >= _ADAM_AT_LEAST:
+                    _, early, late = map(np.mean, np.array_split(losses, 3))
+                    if early - late < gain:
+                        return True
         return False
 
     return train, optimizer.variables

@@ -23,7 +23,6 @@ is cut off at the limit; GPflow's is then scored as it is. One core, a process f
 """
 
 from itertools import product
-from typing import Any
 
 from experiments import datasets
 from experiments.benchmarks.machine import machine
@@ -72,7 +71,7 @@ def main() -> None:
     for name in asked.sets:
         (X, y), held_out = loaded(name, asked.rows)
         classes = num_classes(y)
-        methods: list[tuple[str, str]] = []
+        methods = []
         if "own" in asked.methods:
             methods += [
                 (f"alpha {alpha:g}", f"default:alpha={alpha},random_state=0,n_inducing={M!r}")
@@ -101,7 +100,7 @@ def loaded(name: str, most: int) -> tuple[Rows, Rows]:
     """Return at most so many training rows, drawn at random, and the held-out rows."""
     scaled = datasets.load(name).trained_on_some(most)
     shown = datasets.load(name, standardize=name not in RAW).trained_on_some(most)
-    y: list[Any] = [scaled.Y_train[:, 0], scaled.Y_test[:, 0]]
+    y = [scaled.Y_train[:, 0], scaled.Y_test[:, 0]]
     if datasets.describe(name).classes:
         y = [labels.astype(int) for labels in y]
     return (shown.X_train, y[0]), (shown.X_test, y[1])

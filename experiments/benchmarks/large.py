@@ -46,50 +46,38 @@ def main() -> None:
 
 def report(arguments: argparse.Namespace) -> list[Table]:
     """Measure each size and task in a process of its own."""
-    steps = Table(
-        f"PEPR, alpha 0.5, M = {arguments.inducing}, D = {INPUTS}, float64, from a file: seconds",
-        {
-            "N": ",d",
-            "file MB": ".0f",
-            "construct": ".1f",
-            "loss+gradient": ".1f",
-            "reading, of it": ".1%",
-            "peak MB beyond": ".0f",
-        },
-    )
-    tables = [steps]
-    for num_data in arguments.rows:
-        row = in_process(measured, measure_step, arguments, num_data)
-        steps.add(num_data, 8 * (INPUTS + 1) * num_data / MEGABYTE, *row)
-    if arguments.fit:
-        table = Table(
+    tables = []
+    for measure, sizes, title, columns in (
+        (
+            measure_step,
+            arguments.rows,
+            f"PEPR, alpha 0.5, M = {arguments.inducing}, D = {INPUTS}, float64, from a file: "
+            "seconds",
+            {"file MB": ".0f", "construct": ".1f", "loss+gradient": ".1f", "reading, of it": ".1%"},
+        ),
+        (
+            measure_fit,
+            arguments.rows[-1:] if arguments.fit else [],
             "fit; objectives in nats a row",
             {
-                "N": ",d",
                 "iterations": "d",
                 "seconds": ".0f",
                 "first objective": ".4f",
                 "last objective": ".4f",
-                "peak MB beyond": ".0f",
             },
-        )
-        num_data = arguments.rows[-1]
-        table.add(num_data, *in_process(measured, measure_fit, arguments, num_data))
-        tables.append(table)
-    if arguments.classify:
-        table = Table(
+        ),
+        (
+            measure_classifier,
+            [arguments.classify] if arguments.classify else [],
             "PEPClassifier, probit, alpha 0.5, fixed hyperparameters",
-            {
-                "N": ",d",
-                "converged": "<",
-                "sweeps": "d",
-                "seconds": ".0f",
-                "peak MB beyond": ".0f",
-            },
-        )
-        num_data = arguments.classify
-        table.add(num_data, *in_process(measured, measure_classifier, arguments, num_data))
-        tables.append(table)
+            {"converged": "<", "sweeps": "d", "seconds": ".0f"},
+        ),
+    ):
+        if sizes:
+            table = Table(title, {"N": ",d"} | columns | {"peak MB beyond": ".0f"})
+            for num_data in sizes:
+                table.add(num_data, *in_process(measured, measure, arguments, num_data))
+            tables.append(table)
     return tables
 
 
@@ -99,25 +87,25 @@ def write_file(folder: Path, num_data: int) -> None:
     if (folder / "X.npy").exists() and len(np.load(folder / "X.npy", mmap_mode="r")) >= num_data:
         return
     open_memmap: Any = np.lib.format.open_memmap  # NumPy gives it no types
-    arrays = {
-        name: open_memmap(folder / f"{name}.npy", "w+", np.float64, (num_data, columns))
-        for name, columns in (("X", INPUTS), ("Y", 1), ("labels", 1))
-    }
+    X, Y, labels = (
+        open_memmap(folder / f"{name}.npy", "w+", np.float64, (num_data, columns))
+        for name, columns in {"X": INPUTS, "Y": 1, "labels": 1}.items()
+    )
     rng = np.random.default_rng(0)
     for start in range(0, num_data, _PIECE):
-        rows = slice(start, min(start + _PIECE, num_data))
-        X = rng.uniform(0.0, 4.0, (rows.stop - rows.start, INPUTS))
+        rows = slice(start, start + _PIECE)
+        x = rng.uniform(0.0, 4.0, X[rows].shape)
         # As in records of flights: a smooth part of some inputs, a weak part of other inputs, and
         # much noise.
         f = (
-            np.sin(X[:, :1] + X[:, 1:2])
-            + 0.5 * np.cos(2.0 * X[:, 2:3])
-            + 0.1 * X[:, 3:].sum(axis=1, keepdims=True)
+            np.sin(x[:, :1] + x[:, 1:2])
+            + 0.5 * np.cos(2.0 * x[:, 2:3])
+            + 0.1 * x[:, 3:].sum(axis=1, keepdims=True)
         )
-        arrays["X"][rows] = X
-        arrays["Y"][rows] = f + 0.3 * rng.normal(size=f.shape)
-        arrays["labels"][rows] = f - f.mean() + rng.normal(size=f.shape) > 0.0
-    for array in arrays.values():
+        X[rows] = x
+        Y[rows] = f + 0.3 * rng.normal(size=f.shape)
+        labels[rows] = f - f.mean() + rng.normal(size=f.shape) > 0.0
+    for array in (X, Y, labels):
         array.flush()
 
 
@@ -131,7 +119,7 @@ def measured(
 
 
 def measure_step(arguments: argparse.Namespace, num_data: int) -> list[Any]:
-    """Return seconds to construct PEPR and of a compiled step, and the share of reading."""
+    """Return MB, seconds to construct PEPR and of a compiled step, and the share of reading."""
     start = time.perf_counter()
     model = regression(arguments, slice(num_data))
     construction = time.perf_counter() - start
@@ -139,7 +127,8 @@ def measure_step(arguments: argparse.Namespace, num_data: int) -> list[Any]:
     step = compiled_step(model)
     step()  # traces
     seconds = seconds_of(step)
-    return [construction, seconds, 2 * reading / seconds]
+    megabytes = 8 * (INPUTS + 1) * num_data / MEGABYTE
+    return [megabytes, construction, seconds, 2 * reading / seconds]
 
 
 def measure_fit(arguments: argparse.Namespace, num_data: int) -> list[Any]:

@@ -22,6 +22,7 @@ from typing import Any
 
 import gpflow
 import numpy as np
+from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -75,15 +76,15 @@ class GPflow:
         """Train kernel, likelihood, inducing points and q(u)."""
         scales = spreads(X)
         Z = k_means(X / scales, min(self._M, len(distinct(X))), seed=0) * scales
-        likelihood: gpflow.likelihoods.Likelihood = gpflow.likelihoods.Gaussian()
+        likelihood: Likelihood = Gaussian()
         if self._classes:
             self.classes_, y = np.unique(y, return_inverse=True)
-            likelihood = gpflow.likelihoods.MultiClass(self._classes)
+            likelihood = MultiClass(self._classes)
             if self._classes == 2:
-                likelihood = gpflow.likelihoods.Bernoulli()
+                likelihood = Bernoulli()
         data = X, y[:, None].astype(float)
         if self._variational:
-            latents = self._classes if self._classes > 2 else 1
+            latents = likelihood.latent_dim or 1
             self.model = gpflow.models.SVGP(
                 self._kernel, likelihood, Z, num_latent_gps=latents, num_data=len(X)
             )
@@ -193,7 +194,7 @@ def fit_alone(limit: int, function: Callable[..., Record], *arguments: Any) -> R
     process = context.Process(target=_send, args=given, daemon=True)
     process.start()
     sender.close()
-    record: Record = {}
+    record = {}
     with suppress(EOFError):
         record = receiver.recv()
     process.join()
@@ -253,7 +254,7 @@ def measured(limit: int, method: str, rows: Rows, held_out: Rows, again: bool = 
                 estimator.fit(X, y)
         except TimeoutError:
             status = "cut off"
-        record: Record = {"seconds": time.process_time() - start}
+        record = {"seconds": time.process_time() - start}
         if not status or isinstance(estimator, GPflow):
             record["nlpd"], record["error"] = scores(estimator, held_out, bool(classes))
     if again and not status and record["seconds"] < _LONG:

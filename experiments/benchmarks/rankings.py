@@ -1,6 +1,7 @@
 """Comparison of methods over tables: ranks, clipped means, distances to the best, and seconds."""
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -53,42 +54,59 @@ def means(records: Sequence[Record], key: str) -> Floats:
 
 
 def _compared(title: str, records: Sequence[Record]) -> list[Table]:
-    records = sorted(records, key=lambda each: (each["N"], each["table"]))
+    records = sorted(records, key=itemgetter("N", "table"))
     tables = {each["table"]: (each["N"], each["D"]) for each in records}
     methods = list(dict.fromkeys(each["method"] for each in records))
     nlpd, error, seconds = (means(records, key) for key in ("nlpd", "error", "seconds"))  # [T, K]
-    of_svgp = seconds[:, [name == "svgp" for name in methods]].min(1, initial=np.inf, keepdims=True)
+    of_svgp = seconds[:, [name == "svgp" for name in methods]].min(axis=1, initial=np.inf)  # [T]
     warned = [each["method"] for each in records if each.get("warnings")]
-    clipped = np.minimum(nlpd, _CLIP)
-    beyond = clipped - clipped.min(axis=1, keepdims=True)
+    best = np.minimum(nlpd.min(axis=1), _CLIP)  # [T]
     gps, linear = (
-        nlpd[:, np.isin(methods, names)].min(axis=1, initial=np.inf, keepdims=True)
+        nlpd[:, np.isin(methods, names)].min(axis=1, initial=np.inf)
         for names in (GP_PEERS, ("linear",))
-    )  # [T, 1] each
-    columns = {
-        "rank": rankdata(nlpd, axis=1).mean(axis=0),
-        "mean": clipped.mean(axis=0),
-        "to best": beyond.mean(axis=0),
-        "error": np.minimum(error, _CLIP).mean(axis=0),
-        "near GPs": np.sum(nlpd <= gps + _NEAR, axis=0),
-        "worse": np.sum(nlpd > linear + _WORSE, axis=0),
-        "behind": np.sum(nlpd > np.minimum(gps, linear) + _BEHIND, axis=0),
-        "median s": np.median(seconds, axis=0),
-        "most s": seconds.max(axis=0),
-        "of SVGP": (seconds / of_svgp).max(axis=0),
-        "warned": np.array([warned.count(method) for method in methods]),
-        "no score": np.sum(np.isinf(nlpd), axis=0),
-    }
+    )  # [T] each
     splits = len({(each["table"], each["seed"]) for each in records})
     heading = (
         f"{title}: {len(tables)} tables, {splits} splits; tables at most {_NEAR} nats above the "
         f"best GP peer, more than {_WORSE} above linear, more than {_BEHIND} above the best of "
         "both, seconds over SVGP's at most, fits with a warning, tables without a score"
     )
-    forms = {name: "d" if values.dtype.kind == "i" else ".3f" for name, values in columns.items()}
-    of_methods = Table(heading, {"method": "<24"} | forms)
-    for row in zip(methods, *(values.tolist() for values in columns.values()), strict=True):
-        of_methods.add(*row)
+    of_methods = Table(
+        heading,
+        {
+            "method": "<24",
+            "rank": ".3f",
+            "mean": ".3f",
+            "to best": ".3f",
+            "error": ".3f",
+            "near GPs": "d",
+            "worse": "d",
+            "behind": "d",
+            "median s": ".3f",
+            "most s": ".3f",
+            "of SVGP": ".3f",
+            "warned": "d",
+            "no score": "d",
+        },
+    )
+    of_each = zip(methods, nlpd.T, error.T, seconds.T, rankdata(nlpd, axis=1).T, strict=True)
+    for method, scores, errors, times, rank in of_each:
+        clipped = np.minimum(scores, _CLIP)
+        of_methods.add(
+            method,
+            rank.mean(),
+            clipped.mean(),
+            np.mean(clipped - best),
+            np.minimum(errors, _CLIP).mean(),
+            np.count_nonzero(scores <= gps + _NEAR),
+            np.count_nonzero(scores > linear + _WORSE),
+            np.count_nonzero(scores > np.minimum(gps, linear) + _BEHIND),
+            np.median(times),
+            times.max(),
+            np.max(times / of_svgp),
+            warned.count(method),
+            np.count_nonzero(np.isinf(scores)),
+        )
     forms = {"table": "<16", "N": "d", "D": "d"} | dict.fromkeys(methods, ".3f")
     of_tables = Table(f"{title}: NLPD", forms)
     for (name, size), scores in zip(tables.items(), nlpd.tolist(), strict=True):

@@ -20,6 +20,7 @@ from gpflow.base import AnyNDArray
 from experiments.benchmarks.collapsed_step import compiled_step, data, seconds_of
 from experiments.benchmarks.printing import Table, parser_of, write
 from gpflow_pep import StreamingSGPR
+from gpflow_pep.runtime import assign_all
 
 BATCH, INDUCING, WINDOW, EVALUATIONS = 300, 100, 3000, 20
 _WARM_UP = 3  # rounds
@@ -72,8 +73,7 @@ def compare(alpha: float, num_inputs: int, rounds: int) -> AnyNDArray:
         batch = X[first:last], Y[first:last]
 
         def learn_again() -> None:
-            for variable, values in zip(window, (X, Y), strict=True):
-                variable.assign(values[last - WINDOW : last])
+            assign_all(window, (values[last - WINDOW : last] for values in (X, Y)))
             _repeat(peer_step)
 
         return [
@@ -87,9 +87,8 @@ def compare(alpha: float, num_inputs: int, rounds: int) -> AnyNDArray:
 
 
 def _kernel(num_inputs: int) -> gpflow.kernels.Kernel:
-    return gpflow.kernels.SquaredExponential(
-        lengthscales=np.full(num_inputs, 0.2 if num_inputs == 1 else 1.5)
-    )
+    lengthscale = 0.2 if num_inputs == 1 else 1.5
+    return gpflow.kernels.SquaredExponential(lengthscales=[lengthscale] * num_inputs)
 
 
 def _repeat(step: Callable[[], Any]) -> None:

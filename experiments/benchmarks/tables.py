@@ -30,6 +30,7 @@ import os
 import signal
 import zipfile
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ METHODS = ("default", "sklearn-gp", "sgpr", "svgp", "linear", "boosting")
 _ENTRIES = {"table", "method", "seed", "N", "D", "classes"}  # of every record
 _SKLEARN_ROWS = {False: 1500, True: 800}  # of regression and classification
 _TASKS = ("regression", "classification", "multiclass")
+_key = itemgetter("table", "method", "seed")  # of a record
 
 Rows = tuple[Floats, Any]
 """X [N, D] and y [N]."""
@@ -168,10 +170,6 @@ def read(path: Path) -> list[Record]:
             )
         records.append(record)
     return records
-
-
-def _key(record: Record) -> tuple[Any, ...]:
-    return record["table"], record["method"], record["seed"]
 
 
 def _is_for(method: str, N: int, is_classifier: bool) -> bool:

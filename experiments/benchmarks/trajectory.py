@@ -10,6 +10,8 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
+from gpflow_pep.runtime import assign_all
+
 
 class Over(Exception):
     """Raised when a training has reached its limit of seconds or iterations."""
@@ -70,15 +72,9 @@ class Trajectory:
         """
         found = []
         for values in self.values:
-            assign(variables, values)
+            assign_all(variables, values)
             found.append(score())
         return np.array(found)
-
-
-def assign(variables: Sequence[tf.Variable], values: Sequence[AnyNDArray]) -> None:
-    """Assign all variables."""
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
 
 
 def settled(scores: AnyNDArray, close: float) -> int:

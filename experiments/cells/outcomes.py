@@ -24,7 +24,7 @@ def read_outcome(runs: Path, cell: Cell) -> Outcome | None:
         return None
     try:
         values = read_json(path)
-        outcome = Outcome(**{**values, "cell": Cell(**values["cell"])})
+        outcome = Outcome(**values | {"cell": Cell(**values["cell"])})
         if not isinstance(outcome.cell.updates, dict):
             raise ValueError("updates must be an object")
         if not isinstance(outcome.result, dict | None):

@@ -108,7 +108,7 @@ def _sha256(path: Path, packed: bool) -> str:
     message.
     """
     if not packed:
-        return str(pooch.file_hash(str(path), alg="sha256"))
+        return pooch.file_hash(path)
     try:
         with gzip.open(path) as content:
             return hashlib.sha256(content.read()).hexdigest()

@@ -5,12 +5,13 @@ Two classes have one latent function. With more, each class has one; they share 
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import gpflow
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
+from gpflow.models import SVGP, GPModel
 
 import gpflow_pep
 from experiments.datasets import Floats
@@ -77,14 +78,14 @@ _stationary_kernel = kernel_of(gp)
 
 def classifier_title(config: Mapping[str, Any]) -> str:
     """Return the model's name in tables and figures for a ``gp`` configuration."""
-    name = str(config["model"])
+    name = config["model"]
     power = "" if name not in POWERED else f" α={config['alpha']:g}"
     return f"{name}{power}{', dense' if config['M'] is None else ''}"
 
 
 def is_lower_bound(config: Mapping[str, Any]) -> bool:
     """Return True if the objective is a lower bound on the log evidence when sites have converged."""
-    return bool(config["model"] == "SVGP" or (config["model"] in POWERED and config["alpha"] == 0))
+    return config["model"] == "SVGP" or (config["model"] in POWERED and config["alpha"] == 0)
 
 
 @gp.capture
@@ -97,16 +98,13 @@ def build_classifier(
     M: int | None,
     separate: bool,
     train_inducing: bool,
-    likelihood: str | None,
-    epsilon: float,
-    train_epsilon: bool,
     white: float | None,
     train_kernel: bool,
     weak_priors: bool,
     max_sweeps: int,
     max_jitter: float | None,
     _seed: int,
-) -> gpflow.models.GPModel:
+) -> GPModel:
     """Build the model of the configuration for inputs X [N, D] and labels Y [N, 1]."""
     C = 1 if num_classes == 2 else num_classes  # latent functions
     parts = range(C if separate else 1)
@@ -117,10 +115,10 @@ def build_classifier(
         InducingPoints(cluster_centers(X, len(X) if M is None else M, _seed + k)) for k in parts
     ]  # [M, D] each
     pep = partial(PEPClassifier, (X, Y), alpha=alpha, max_sweeps=max_sweeps, max_jitter=max_jitter)
-    constructors: dict[str, Callable[..., gpflow.models.GPModel]] = {
+    constructors = {
         "PEP": partial(pep, projection="kl"),
         "QP": partial(pep, projection="wasserstein"),
-        "SVGP": partial(gpflow.models.SVGP, num_data=len(X), num_latent_gps=C),
+        "SVGP": partial(SVGP, num_data=len(X), num_latent_gps=C),
         "MCMC": partial(MonteCarlo, (X, Y), num_latent_gps=C),
         "EP": partial(DenseEP, (X, Y)),
         **{
@@ -143,7 +141,7 @@ def build_classifier(
     else:
         built = constructors[model](
             kernel=kernels[0] if len(parts) == 1 else gpflow.kernels.SeparateIndependent(kernels),
-            likelihood=_likelihood(likelihood, num_classes, epsilon, train_epsilon),
+            likelihood=_likelihood(num_classes=num_classes),
             inducing_variable=Z[0] if len(parts) == 1 else SeparateIndependentInducingVariables(Z),
         )
     gpflow.set_trainable(built.inducing_variable, train_inducing)
@@ -154,17 +152,18 @@ def build_classifier(
     return built
 
 
+@gp.capture
 def _likelihood(
-    name: str | None, num_classes: int, epsilon: float, train_epsilon: bool
+    likelihood: str | None, num_classes: int, epsilon: float, train_epsilon: bool
 ) -> gpflow.likelihoods.Likelihood:
     accepted = [*_BINARY] if num_classes == 2 else ["robust-max"]
-    name = accepted[0] if name is None else name
+    name = accepted[0] if likelihood is None else likelihood
     if name not in accepted:
         raise ValueError(
             f"likelihood is {name!r}; accepted are {', '.join(accepted)} for {num_classes} classes."
         )
     if num_classes == 2:
         return _BINARY[name]()
-    likelihood = MultiClassRobustMax(num_classes, epsilon)
-    gpflow.set_trainable(likelihood, train_epsilon)
-    return likelihood
+    robust_max = MultiClassRobustMax(num_classes, epsilon)
+    gpflow.set_trainable(robust_max, train_epsilon)
+    return robust_max

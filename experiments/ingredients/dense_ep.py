@@ -101,9 +101,7 @@ class DenseEP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         )
 
 
-def _posterior(
-    K: Any, precision: tf.Tensor, shift: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+def _posterior(K: Any, precision: tf.Tensor, shift: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """
     Return the Cholesky factor of B = I + S K S, S² = diag(precision), K^-1 times the mean, and
     means and variances of the cavities, [N, 1] each.

@@ -27,7 +27,7 @@ class ExactGPR(gpflow.models.GPR):
 
             def gradient(bar: tf.Tensor) -> tf.Tensor:
                 weights = tf.linalg.cholesky_solve(L, Y)
-                outer = tf.matmul(weights, weights, transpose_b=True)
+                outer = weights * tf.transpose(weights)
                 return 0.5 * bar * (outer - inverse_of_product(L))
 
             return tf.reduce_sum(multivariate_normal(Y, tf.zeros_like(Y), L)), gradient

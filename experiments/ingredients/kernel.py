@@ -3,23 +3,20 @@
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
 from collections.abc import Callable
-from typing import Any
 
 import gpflow
-import numpy as np
+from gpflow.kernels import Kernel, SquaredExponential, Stationary
 from sacred import Ingredient
 
 from experiments.datasets import Floats
 from experiments.ingredients.initialization import median_distance
 
 
-def initial_kernel(X: Floats) -> gpflow.kernels.Kernel:
+def initial_kernel(X: Floats) -> Kernel:
     """
     Return a squared exponential, every lengthscale the median distance between inputs X [N, D].
     """
-    return gpflow.kernels.SquaredExponential(
-        lengthscales=np.full(X.shape[1], median_distance(X, 0))
-    )
+    return SquaredExponential(lengthscales=[median_distance(X, 0)] * X.shape[1])
 
 
 def _config() -> None:
@@ -33,19 +30,17 @@ def _config() -> None:
     kernel_variance = 1.0
 
 
-def kernel_of(gp: Ingredient) -> Callable[[Floats], gpflow.kernels.Kernel]:
+def kernel_of(gp: Ingredient) -> Callable[[Floats], Kernel]:
     """Add the entries to an ingredient; return the function that builds its kernel."""
     gp.config(_config)
 
     @gp.capture
     def stationary_kernel(
         X: Floats, kernel: str, lengthscales: float | None, kernel_variance: float, _seed: int
-    ) -> gpflow.kernels.Kernel:
+    ) -> Kernel:
         """Return a kernel of gpflow.kernels for inputs X [N, D], with a lengthscale for each column."""
-        constructor: Any = getattr(gpflow.kernels, kernel, None)
-        if not (
-            isinstance(constructor, type) and issubclass(constructor, gpflow.kernels.Stationary)
-        ):
+        constructor = getattr(gpflow.kernels, kernel, None)
+        if not (isinstance(constructor, type) and issubclass(constructor, Stationary)):
             raise ValueError(
                 f"kernel is {kernel!r}; a stationary kernel of gpflow.kernels is accepted."
             )

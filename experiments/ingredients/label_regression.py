@@ -43,5 +43,4 @@ class LabelRegression(PEPR):
         """Return the log probability of the labels [N]."""
         X, Y = data
         probability = of_all_classes(self.predict_y(X)[0].numpy())
-        labels = Y[:, 0].astype(int)
-        return tf.math.log(probability[np.arange(len(labels)), labels])
+        return tf.math.log(np.take_along_axis(probability, Y.astype(int), axis=1)[:, 0])

@@ -9,6 +9,7 @@ from typing import Any
 import gpflow
 from gpflow.base import RegressionData
 from gpflow.inducing_variables import InducingPoints
+from gpflow.models import GPR, SGPR, SVGP, GPModel
 
 from experiments.ingredients.initialization import cluster_centers
 from experiments.ingredients.kernel import kernel_of
@@ -101,9 +102,7 @@ def _training(optimizer: str, maxiter: int, learning_rate: float) -> tuple[Train
     """Return the training function of models that hold data, iterations after the first batch, and Adam's rate."""
     check_optimizer(optimizer)
 
-    def train(
-        model: gpflow.models.GPModel, iterations: int, data: RegressionData | None = None
-    ) -> object:
+    def train(model: GPModel, iterations: int, data: RegressionData | None = None) -> object:
         chosen = optimizer if data is None else "adam"
         steps = STEPS_OF_ADAM * iterations if chosen == "adam" else iterations
         return uninterrupted(
@@ -144,12 +143,12 @@ def build_learner(
     Z = InducingPoints(cluster_centers(batches.dataset.X_train if model == "SVGP" else X, M, _seed))
     gpflow.set_trainable(Z, train_inducing)
     online = partial(Online, fraction_to_move=fraction_to_move)
+    noise = Probit() if labels else gpflow.likelihoods.Gaussian(noise_variance)
     if model == "STREAM-SVGP":
-        noise = Probit() if labels else gpflow.likelihoods.Gaussian(noise_variance)
         stochastic = StreamingSVGP(covariance, noise, Z, num_data=len(X))
         return online(stochastic, train, iterations, (X, Y))
     if labels:
-        pep = StreamingPEP((X, Y), covariance, Probit(), Z, alpha=alpha, max_jitter=max_jitter)
+        pep = StreamingPEP((X, Y), covariance, noise, Z, alpha=alpha, max_jitter=max_jitter)
         return online(pep, train, iterations)
     if model in ("STREAM", "BATCH", "VANILLA"):
         stream: Any = partial(StreamingSGPR, alpha=alpha)
@@ -158,11 +157,10 @@ def build_learner(
         sgpr = stream((X, Y), covariance, Z, noise_variance=noise_variance, max_jitter=max_jitter)
         return online(sgpr, train, iterations)
     if model == "SVGP":
-        likelihood = gpflow.likelihoods.Gaussian(noise_variance)
-        svgp = partial(gpflow.models.SVGP, covariance, likelihood, Z)
+        svgp = partial(SVGP, covariance, noise, Z)
         return Stochastic(svgp, X, Y, iterations=iterations, learning_rate=learning_rate)
-    windowed: Any = gpflow.models.GPR
+    windowed: Any = GPR
     if model == "SGPR":
-        windowed = partial(gpflow.models.SGPR, inducing_variable=Z)
+        windowed = partial(SGPR, inducing_variable=Z)
     windowed = partial(windowed, kernel=covariance, noise_variance=noise_variance)
     return SlidingWindow(windowed, train, X, Y, iterations=iterations, window=window)

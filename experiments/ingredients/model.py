@@ -9,7 +9,7 @@ from typing import Any
 import gpflow
 import numpy as np
 from gpflow.inducing_variables import InducingPoints
-from gpflow.models import GPModel
+from gpflow.models import GPRFITC, SGPR, SVGP, GPModel
 
 from experiments.datasets import Floats
 from experiments.datasets.sources import Rows
@@ -97,26 +97,22 @@ def build(
     model: str,
     alpha: float,
     scale: float,
-    block_size: int | None,
-    blocks: str,
-    M: int,
-    points: str,
     train_inducing: bool,
     noise_variance: float,
     max_jitter: float | None,
     _seed: int,
 ) -> GPModel:
     """Build the model of the configuration for inputs X [N, D] and targets Y [N, 1]."""
-    labels = None if block_size is None else _block_labels(X, block_size, blocks, _seed)
+    labels = _block_labels(X, seed=_seed)
     pepr = partial(PEPR, alpha=alpha, blocks=labels, max_jitter=max_jitter)
     constructors: dict[str, Callable[..., GPModel]] = {
-        "SGPR": gpflow.models.SGPR,
-        "GPRFITC": gpflow.models.GPRFITC,
+        "SGPR": SGPR,
+        "GPRFITC": GPRFITC,
         "PEPR": partial(pepr, scale=scale),
         "TPEP": partial(pepr, scale=gpflow.Parameter(scale, transform=gpflow.utilities.positive())),
         "TSGPR": partial(TSGPR, max_jitter=max_jitter),
         "BTSGPR": partial(BTSGPR, blocks=labels, max_jitter=max_jitter),
-        "SVGP": gpflow.models.SVGP,
+        "SVGP": SVGP,
         "TSVGP": TSVGP,
         "BTSVGP": BTSVGP,
     }
@@ -125,7 +121,7 @@ def build(
     covariance = _stationary_kernel(X)
     if model == "GPR":
         return ExactGPR((X, Y), covariance, noise_variance=noise_variance)
-    Z = InducingPoints(_initial_points(points, covariance, X, M, _seed))
+    Z = InducingPoints(_initial_points(X, covariance, _seed))
     gpflow.set_trainable(Z, train_inducing)
     if model in _STOCHASTIC:
         return constructors[model](
@@ -134,8 +130,9 @@ def build(
     return constructors[model]((X, Y), covariance, Z, noise_variance=noise_variance)
 
 
+@gp.capture
 def _initial_points(
-    points: str, kernel: gpflow.kernels.Kernel, X: Floats, M: int, seed: int
+    X: Floats, covariance: gpflow.kernels.Kernel, seed: int, M: int, points: str
 ) -> Floats:
     """Return inducing points [M, D]."""
     if points == "k-means":
@@ -143,12 +140,15 @@ def _initial_points(
     if points == "uniform":
         return uniform(X, M, seed=seed)
     if points == "greedy":
-        return greedy_variance(kernel, X, M)
+        return greedy_variance(covariance, X, M)
     raise ValueError(f"points is {points!r}; accepted are k-means, uniform, greedy.")
 
 
-def _block_labels(X: Floats, block_size: int, blocks: str, seed: int) -> Rows:
-    """Return labels [N] of blocks of nearly equal sizes."""
+@gp.capture
+def _block_labels(X: Floats, block_size: int | None, blocks: str, seed: int) -> Rows | None:
+    """Return labels [N] of blocks of nearly equal sizes; None without blocks."""
+    if block_size is None:
+        return None
     labels = neighbor_blocks(X, block_size)
     if blocks == "neighbors":
         return labels

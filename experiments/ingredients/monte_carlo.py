@@ -7,11 +7,14 @@ import gpflow
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import RegressionData
+from gpflow.models import SGPMC
+
+from gpflow_pep.runtime import assign_all
 
 _STEPS = 10  # leapfrog steps of a proposal
 
 
-class MonteCarlo(gpflow.models.SGPMC):
+class MonteCarlo(SGPMC):
     """
     GPflow's `SGPMC`: samples of u and the kernel's parameters; the others stay as trained.
 
@@ -55,9 +58,7 @@ class MonteCarlo(gpflow.models.SGPMC):
 
     def predict_y(self, Xnew: Any, full_cov: bool = False, full_output_cov: bool = False) -> Any:
         """Return mean and variance of the mixture of the samples' predictions."""
-        means, variances = zip(
-            *self._for_each(lambda: gpflow.models.SGPMC.predict_y(self, Xnew)), strict=True
-        )
+        means, variances = zip(*self._for_each(lambda: SGPMC.predict_y(self, Xnew)), strict=True)
         mean = tf.reduce_mean(means, axis=0)
         return mean, tf.reduce_mean(variances + tf.square(means - mean), axis=0)
 
@@ -65,7 +66,7 @@ class MonteCarlo(gpflow.models.SGPMC):
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
         """Return the log density of the mixture [N]."""
-        densities = [*self._for_each(lambda: gpflow.models.SGPMC.predict_log_density(self, data))]
+        densities = [*self._for_each(lambda: SGPMC.predict_log_density(self, data))]
         return tf.reduce_logsumexp(densities, axis=0) - tf.math.log(
             tf.cast(len(densities), densities[0].dtype)
         )
@@ -75,8 +76,6 @@ class MonteCarlo(gpflow.models.SGPMC):
         variables = [parameter.unconstrained_variable for parameter in self._sampled]
         present = [variable.read_value() for variable in variables]
         for values in self._samples or [present]:
-            for variable, value in zip(variables, values, strict=True):
-                variable.assign(value)
+            assign_all(variables, values)
             yield predict()
-        for variable, value in zip(variables, present, strict=True):
-            variable.assign(value)
+        assign_all(variables, present)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments import datasets
-from experiments.datasets import Dataset, Floats
+from experiments.datasets import Dataset
 from experiments.ingredients.data import check_task
 from experiments.recording.experiment import ingredient_of
 
@@ -95,24 +95,26 @@ def arriving(
     check_task(dataset, "streaming", "classification")
     if order not in ORDERS:
         raise ValueError(f"order is {order!r}; accepted are {', '.join(ORDERS)}.")
-    for name, value in (("first", first), ("batch_size", batch_size)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}.")
+    for entry, value in {
+        "first must be": first,
+        "batch_size must be": batch_size,
+        "max_train must be None or": max_train,
+        "max_test must be None or": max_test,
+    }.items():
+        if value is not None and value < 1:
+            raise ValueError(f"{entry} at least 1, got {value}.")
     loaded = datasets.load(dataset, split)
     # Rows with equal inputs keep their order.
     loaded = loaded.trained_on(np.argsort(loaded.X_train[:, 0], kind="stable"))
     loaded = _scaled(_cut(loaded, max_train))
     if max_test is not None:
-        if max_test < 1:
-            raise ValueError(f"max_test must be None or at least 1, got {max_test}.")
         drawn = np.random.RandomState(seed).permutation(len(loaded.X_test))[:max_test]
         loaded = replace(loaded, X_test=loaded.X_test[drawn], Y_test=loaded.Y_test[drawn])
-    N = len(loaded.X_train)
-    rows = np.arange(N)
+    rows = np.arange(len(loaded.X_train))
     if order == "backward":
         rows = rows[::-1]
     elif order == "shuffled":
-        rows = np.random.RandomState(seed).permutation(N)
+        rows = np.random.RandomState(seed).permutation(rows)
     return loaded.trained_on(rows)
 
 
@@ -120,8 +122,6 @@ def _cut(dataset: Dataset, max_train: int | None) -> Dataset:
     """Keep the first rows, and the test rows that they pass."""
     if max_train is None or max_train >= len(dataset.X_train):
         return dataset
-    if max_train < 1:
-        raise ValueError(f"max_train must be None or at least 1, got {max_train}.")
     kept = dataset.trained_on(slice(max_train))
     passed = dataset.X_test[:, 0] <= kept.X_train[-1, 0]
     return replace(kept, X_test=dataset.X_test[passed], Y_test=dataset.Y_test[passed])
@@ -130,7 +130,7 @@ def _cut(dataset: Dataset, max_train: int | None) -> Dataset:
 def _scaled(dataset: Dataset) -> Dataset:
     """Scale training inputs to [0, 10] in place of standardizing them."""
     low, high = dataset.X_train.min(axis=0), dataset.X_train.max(axis=0)
-    scale: Floats = np.where(high > low, high - low, 1.0) / _RANGE
+    scale = np.where(high > low, high - low, 1.0) / _RANGE
     return replace(
         dataset,
         X_train=(dataset.X_train - low) / scale,

@@ -64,4 +64,4 @@ class Stochastic(Learner):
     @property
     def carried(self) -> int:
         """Return the bytes of all parameters and of Adam's two averages of each."""
-        return int(sum(3 * 8 * tf.size(variable).numpy() for variable in self._variables))
+        return sum(3 * variable.numpy().nbytes for variable in self._variables)

@@ -2,21 +2,19 @@
 
 from collections.abc import Callable
 
-import gpflow
 import numpy as np
 import tensorflow as tf
+from gpflow.models import GPR, SGPR
 
 from experiments.datasets import Floats
 from experiments.learners.learner import Learner, Train
 
-WindowModel = gpflow.models.GPR | gpflow.models.SGPR
+WindowModel = GPR | SGPR
 
 
 def _resizable(values: Floats) -> tf.Variable:
     """Return a variable whose number of rows may change."""
-    return tf.Variable(
-        values, trainable=False, shape=[None, values.shape[1]], dtype=gpflow.default_float()
-    )
+    return tf.Variable(values, trainable=False, shape=[None, values.shape[1]])
 
 
 class SlidingWindow(Learner):
@@ -46,7 +44,7 @@ class SlidingWindow(Learner):
         """Replace the oldest rows by the batch."""
         for variable, new in zip(self._rows, (X, Y), strict=True):
             variable.assign(np.concatenate([variable.numpy(), new])[-self._window :])
-        if isinstance(self.model, gpflow.models.SGPR):
+        if isinstance(self.model, SGPR):
             rows, M = self._rows[0].numpy(), len(self.inducing_points)
             self.model.inducing_variable.Z.assign(
                 rows[np.linspace(0, len(rows) - 1, M).astype(int)]
@@ -55,4 +53,4 @@ class SlidingWindow(Learner):
     @property
     def carried(self) -> int:
         """Return the bytes of the window."""
-        return int(sum(8 * tf.size(variable).numpy() for variable in self._rows))
+        return sum(variable.numpy().nbytes for variable in self._rows)

@@ -4,13 +4,12 @@ objective per row at the initial hyperparameters, then after training with the p
 trained. At alpha = 0 it is a bound; with alpha > 0 it approximates the evidence.
 """
 
-from experiments.papers.grid import Jobs, Records, Shown, grid
+from experiments.papers.grid import QUIET, Jobs, Records, Shown, grid
 from experiments.papers.tables import EVIDENCE, LL, RMSE, means
 
 
 def jobs(full: bool) -> Jobs:
-    common = {"log_interval": 10**5, "max_jitter": 1e-3}
-    common |= {"M": 200, "max_train": 10_000} if full else {"M": 20}
+    common = QUIET | ({"M": 200, "max_train": 10_000} if full else {"M": 20})
     iterations = {"maxiter": 50 if full else 10}
     trainings = {
         "none": {"maxiter": 0},

@@ -36,6 +36,9 @@ class Job:
 
 Jobs = list[Job]
 
+QUIET = {"log_interval": 10**5, "max_jitter": 1e-3}
+"""Entries of runs without logs in their course, and with the jitter that a matrix needs."""
+
 
 @dataclass(frozen=True)
 class Record:
@@ -87,7 +90,7 @@ def in_course(
         values = course(record)
         for place, label in enumerate(values[axis]):
             entries = {name: of[place] for name, of in values.items() if name != axis}
-            found.append(Record({**record.labels, axis: label}, entries))
+            found.append(Record(record.labels | {axis: label}, entries))
     return found
 
 

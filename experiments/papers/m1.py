@@ -17,14 +17,7 @@ from typing import Any
 
 from experiments import datasets
 from experiments.papers.grid import Axis, Jobs, Records, Shown, by_label, grid
-from experiments.papers.tables import (
-    ERROR,
-    NLPD,
-    PUBLISHED,
-    SECONDS,
-    means,
-    ranks,
-)
+from experiments.papers.tables import ERROR, NLPD, PUBLISHED, SECONDS, means, ranks
 
 _PUBLISHED = PUBLISHED["M1"]
 """Published error and NLPD at alpha near 0, 0.5 and 1; means of 20 splits."""
@@ -38,7 +31,7 @@ TRAININGS: dict[str, dict[str, Any]] = {
 """Ways to train PEP."""
 
 TIED = {name: {"model": name} for name in ("APEP", "ARPEP", "RPAPEP")}
-METHODS = {"PEP": {"model": "PEP"}, **TIED}
+METHODS = {"PEP": {"model": "PEP"}} | TIED
 COMMON: dict[str, Any] = {"white": 1e-2, "max_jitter": 1e-2, "log_interval": 10**5}
 
 

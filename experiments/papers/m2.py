@@ -3,7 +3,7 @@ Location of inducing points, three classes in the plane (Villacampa-Calvo and He
 fig. 2): all methods train the points at the same fixed hyperparameters, near the true ones.
 """
 
-from experiments.papers.grid import Jobs, Records, Shown, by_label, grid
+from experiments.papers.grid import QUIET, Jobs, Records, Shown, by_label, grid
 from experiments.papers.m1 import METHODS
 from experiments.papers.run_pictures import decisions
 from experiments.papers.tables import ERROR, EVIDENCE, NLPD, means
@@ -16,9 +16,8 @@ def jobs(full: bool) -> Jobs:
         "train_epsilon": False,
         "epsilon": 0.05,
         "lengthscales": 0.7,
-        "max_jitter": 1e-3,
     }
-    common = size | fixed | {"dataset": "three-classes", "log_interval": 10**5}
+    common = QUIET | size | fixed | {"dataset": "three-classes"}
     return grid("classification", common, method=METHODS, alpha=(0.0, 0.5, 1.0))
 
 

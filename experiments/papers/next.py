@@ -15,17 +15,17 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from experiments.cells.cell import Outcome
 from experiments.papers.grid import Record
-from experiments.papers.running import completed, protocol_of, selected, show_and_write
+from experiments.papers.running import Values, completed, protocol_of, selected, show_and_write
 from experiments.papers.stored import RESULTS, store, stored_results
 from experiments.protocols.arguments import add_running, parser_of
 
-PARTS: Sequence[tuple[str, Mapping[str, Sequence[Any]]]] = (
+PARTS: Sequence[tuple[str, Values]] = (
     *((name, {}) for name in ("T7", "T2", "T5", "U6", "S2", "Q1", "U1", "U4", "T3", "T4")),
     ("M1", {"M": ["5 %"], "method": ["PEP"], "alpha": [0.0, 0.5, 1.0]}),
     ("U3", {}),
@@ -35,7 +35,7 @@ PARTS: Sequence[tuple[str, Mapping[str, Sequence[Any]]]] = (
 """Protocols in the order in which they run, with values of some axes."""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Run what is missing; see ``--help``."""
     parser = parser_of(__doc__, "papers next")
     parser.option("--hours", math.inf, "hours (no limit)", type=float)
@@ -49,10 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, only in PARTS:
         if time.monotonic() < until:
             try:
-                jobs = asked.jobs or 1
-                missing.append(
-                    run_part(name, only, asked.runs, until, jobs=jobs, threads=asked.threads)
-                )
+                options = {"jobs": asked.jobs or 1, "threads": asked.threads}
+                missing.append(run_part(name, only, asked.runs, until, **options))
             except (ValueError, OSError) as error:  # a damaged record; no network
                 missing.append(f"{name}: {error}")
     if any(missing):
@@ -61,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run_part(
     name: str,
-    only: Mapping[str, Sequence[Any]],
+    only: Values,
     runs: Path,
     until: float,
     **options: Any,

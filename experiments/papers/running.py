@@ -17,6 +17,9 @@ from experiments.papers.pictures import Picture
 from experiments.papers.stored import RESULTS, store, stored_results
 from experiments.papers.tables import Table
 
+Values = Mapping[str, Sequence[Any]]
+"""Values by the name of an axis or of a setting."""
+
 
 def run(name: str, asked: argparse.Namespace) -> str:
     """
@@ -104,9 +107,7 @@ def completed(plan: Jobs, runs: Path, **options: Any) -> tuple[list[Record], str
     return found, not_completed(outcomes)
 
 
-def selected(
-    jobs: Jobs, only: Mapping[str, Sequence[Any]], settings: Mapping[str, Sequence[Any]]
-) -> Jobs:
+def selected(jobs: Jobs, only: Values, settings: Values) -> Jobs:
     """
     Return the jobs with the given values on the axes, with other settings. Jobs without an axis
     stay.

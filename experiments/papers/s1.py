@@ -5,7 +5,6 @@ published (app. C.1); those of neighbors are a variant. Published: structured bo
 noise and a larger kernel variance.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from experiments.papers.grid import Jobs, Records, Shown, grid
@@ -16,7 +15,7 @@ VARIANCE = Score("kernel_variance", "kernel variance")
 LENGTHSCALE = Score("lengthscale", "lengthscale")
 
 
-def collapsed(N: int, *blocks: int) -> dict[str, Mapping[str, Any]]:
+def collapsed(N: int, *blocks: int) -> dict[str, dict[str, Any]]:
     """Return the methods of S1 and S2, BT-SGPR with these numbers of blocks of N rows."""
     return {
         "exact GP": {"model": "GPR"},
@@ -37,7 +36,7 @@ def jobs(full: bool) -> Jobs:
     methods = collapsed(200, 20, 10)
     for number in (20, 10):
         name = f"BT-SGPR, {number} blocks"
-        methods[f"{name} of neighbors"] = {**methods[name], "blocks": "neighbors"}
+        methods[f"{name} of neighbors"] = methods[name] | {"blocks": "neighbors"}
     return grid("regression", common, method=methods)
 
 

@@ -5,7 +5,17 @@ Published: m learned has a better RMSE everywhere, and a worse log likelihood ne
 
 from dataclasses import replace
 
-from experiments.papers.grid import Jobs, Record, Records, Shown, by_label, grid, matched, repeats
+from experiments.papers.grid import (
+    QUIET,
+    Jobs,
+    Record,
+    Records,
+    Shown,
+    by_label,
+    grid,
+    matched,
+    repeats,
+)
 from experiments.papers.pictures import curves
 from experiments.papers.tables import LL, RMSE, Score, means, wins
 
@@ -15,7 +25,7 @@ _SCALE = Score("scale", "m")
 def jobs(full: bool) -> Jobs:
     return grid(
         "regression",
-        {"maxiter": 500 if full else 50, "log_interval": 10**5, "max_jitter": 1e-3},
+        QUIET | {"maxiter": 500 if full else 50},
         dataset=("yacht", "boston", "energy", "concrete", "wine-red")
         if full
         else ("yacht", "boston"),

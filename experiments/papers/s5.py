@@ -3,19 +3,13 @@ Blocks of neighbors against blocks of random rows (Bui and Titsias 2025, sec. 7)
 predictions of BT-SGPR by the size of the blocks, on three sets whose rows are in random order.
 """
 
-from experiments.papers.grid import Jobs, Records, Shown, grid
+from experiments.papers.grid import QUIET, Jobs, Records, Shown, grid
 from experiments.papers.pictures import curves
 from experiments.papers.tables import EVIDENCE, LL, RMSE, means
 
 
 def jobs(full: bool) -> Jobs:
-    common = {
-        "model": "BTSGPR",
-        "M": 20,
-        "maxiter": 500 if full else 100,
-        "log_interval": 10**5,
-        "max_jitter": 1e-3,
-    }
+    common = QUIET | {"model": "BTSGPR", "M": 20, "maxiter": 500 if full else 100}
     kinds = {"neighbors": {"blocks": "neighbors"}, "random": {"blocks": "order"}}
     sizes = (5, 10, 20, 50, 100, 200) if full else (10, 50)
     return grid(

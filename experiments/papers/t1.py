@@ -28,7 +28,7 @@ def jobs(full: bool) -> Jobs:
         "first_maxiter": 500,
         "maxiter": 500 if full else 100,
     }
-    methods = {**STREAMING, **VANILLA}
+    methods = STREAMING | VANILLA
     return grid("streaming", common, order=("forward", "shuffled"), method=methods)
 
 

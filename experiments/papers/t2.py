@@ -17,7 +17,7 @@ def jobs(full: bool) -> Jobs:
         common |= {"max_train": 2500, "M": 60, "maxiter": 10, "first_maxiter": 40}
     alphas = (0.0, 0.01, 0.2, 0.5, 0.8, 1.0) if full else (0.0, 0.2, 0.5, 1.0)
     powers = {alpha: {"alpha": alpha} for alpha in alphas}
-    return grid("streaming", common, split=range(4 if full else 2), alpha={**powers, **VANILLA})
+    return grid("streaming", common, split=range(4 if full else 2), alpha=powers | VANILLA)
 
 
 def show(records: Records) -> Shown:

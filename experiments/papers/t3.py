@@ -4,15 +4,12 @@ audio signal, against the exact GP and SGPR on the last 3000 rows and against SV
 batch.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from experiments.papers.grid import Jobs, Records, Shown, grid, grouped
 from experiments.papers.run_pictures import streams
 from experiments.papers.t1 import STREAM_SCORES, STREAMING
 from experiments.papers.tables import SECONDS, means
 
-PEERS: Mapping[str, Mapping[str, Any]] = {
+PEERS = {
     "streaming SVGP": {"model": "STREAM-SVGP"},
     "GPR, window": {"model": "GPR"},
     "SGPR, window": {"model": "SGPR"},
@@ -21,7 +18,7 @@ PEERS: Mapping[str, Mapping[str, Any]] = {
 
 
 def jobs(full: bool) -> Jobs:
-    common: dict[str, Any] = {"first": 1000, "window": 3000}
+    common = {"first": 1000, "window": 3000}
     if not full:
         common |= {"max_train": 3000, "window": 1000, "maxiter": 10, "first_maxiter": 40}
     names = ("pseudo-periodic", "audio-subband")
@@ -32,7 +29,7 @@ def jobs(full: bool) -> Jobs:
         dataset=names,
         M=numbers,
         batch_size=sizes,
-        method={**STREAMING, **PEERS},
+        method=STREAMING | PEERS,
     )
 
 

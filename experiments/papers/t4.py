@@ -25,5 +25,5 @@ def jobs(full: bool) -> Jobs:
     for M, size in ((400, 750), (600, 1000)) if full else ((100, 750),):
         common = TERRAIN | ({"window": 7500} if full else short)
         found += grid("streaming", common, dataset=(TERRAIN["dataset"],), M=(M,), batch_size=(size,),
-                      method={**STREAMING, **PEERS})  # fmt: skip
+                      method=STREAMING | PEERS)  # fmt: skip
     return found

@@ -34,7 +34,7 @@ def banana(full: bool) -> dict[str, Any]:
 
 
 def jobs(full: bool) -> Jobs:
-    methods = {**STREAMING, "streaming SVGP": {"model": "STREAM-SVGP"}}
+    methods = STREAMING | {"streaming SVGP": {"model": "STREAM-SVGP"}}
     streams = grid("streaming", banana(full), order=("forward", "shuffled"), method=methods)
     at_once = {"at once": {"model": "BATCH"}}
     return streams + grid("streaming", banana(full), order=at_once, method=STREAMING)

@@ -20,7 +20,7 @@ def jobs(full: bool) -> Jobs:
     return grid(
         "streaming",
         banana(full) | {"max_test": 400},
-        order={**orders, "at once": {"model": "BATCH"}},
+        order=orders | {"at once": {"model": "BATCH"}},
         method=STREAMING,
         draw=repeats(10 if full else 2, "seed"),
     )

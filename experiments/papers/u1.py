@@ -4,7 +4,7 @@ all alphas and M, beside the exact GP. Published: alpha from 0.5 to 0.8 predicts
 evidence is overestimated.
 """
 
-from experiments.papers.grid import Jobs, Records, Shown, by_label, grid
+from experiments.papers.grid import QUIET, Jobs, Records, Shown, by_label, grid
 from experiments.papers.pictures import curves
 from experiments.papers.tables import EVIDENCE, NOISE, SMLL, SMSE, means, ranks, wins
 from experiments.papers.u2 import WINS
@@ -15,12 +15,7 @@ EXACT = "exact GP"
 def jobs(full: bool) -> Jobs:
     """Return the runs: draws x M x alpha, and the exact GP of each draw."""
     draws = range(30 if full else 5)
-    common = {
-        "dataset": "gp-draws",
-        "maxiter": 2000 if full else 500,
-        "log_interval": 10**5,
-        "max_jitter": 1e-3,
-    }
+    common = QUIET | {"dataset": "gp-draws", "maxiter": 2000 if full else 500}
     numbers = (5, 10, 20, 50, 100, 200, 500) if full else (5, 20, 50, 100)
     alphas = (0.0, 0.05, 0.2, 0.4, 0.5, 0.6, 0.8, 1.0) if full else (0.0, 0.2, 0.5, 0.8, 1.0)
     sparse = grid("regression", common | {"model": "PEPR"}, split=draws, M=numbers, alpha=alphas)

@@ -3,7 +3,7 @@ Eight UCI regression sets (Bui, Yan and Turner 2017, sec. 4.2): published splits
 Win fractions are over all sets, splits and M, beside the published ones.
 """
 
-from experiments.papers.grid import Jobs, Records, Shown, grid
+from experiments.papers.grid import QUIET, Jobs, Records, Shown, grid
 from experiments.papers.pairs import comparisons, matrix
 from experiments.papers.pictures import against_M
 from experiments.papers.tables import EVIDENCE, NOISE, SMLL, SMSE, means, ranks, wins
@@ -19,12 +19,7 @@ WINS = {
 def jobs(full: bool) -> Jobs:
     return grid(
         "regression",
-        {
-            "model": "PEPR",
-            "maxiter": 2000 if full else 200,
-            "log_interval": 10**5,
-            "max_jitter": 1e-3,
-        },
+        QUIET | {"model": "PEPR", "maxiter": 2000 if full else 200},
         dataset=SETS if full else ("boston", "energy", "yacht"),
         split=range(20 if full else 2),
         M=(5, 10, 20, 50, 100, 200) if full else (10, 50),

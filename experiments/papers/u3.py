@@ -17,8 +17,6 @@ ADAM = {
     "learning_rate": 0.01,
     "max_jitter": 1e-3,
 }
-
-
 HENSMAN = "SVGP"
 _PAIRS = ((0.5, 1.0), (0.5, 0.0), (1.0, 0.0), (0.5, HENSMAN), (0.0, HENSMAN))
 
@@ -31,7 +29,7 @@ def jobs(full: bool) -> Jobs:
         dataset=SETS if full else ("crabs", "pima"),
         split=range(20 if full else 2),
         M=(10, 50, 100) if full else (10, 50),
-        alpha={**{alpha: {"alpha": alpha} for alpha in alphas}, HENSMAN: {"model": "SVGP"}},
+        alpha={alpha: {"alpha": alpha} for alpha in alphas} | {HENSMAN: {"model": "SVGP"}},
     )
 
 

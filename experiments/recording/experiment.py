@@ -43,7 +43,7 @@ class RecordedExperiment(Experiment):
 
     def get_experiment_info(self) -> dict[str, Any]:
         """Describe the experiment: name, sources, dependencies, and each repository once."""
-        info: dict[str, Any] = super().get_experiment_info()  # type: ignore[no-untyped-call]
+        info = super().get_experiment_info()  # type: ignore[no-untyped-call]
         once: dict[tuple[str, str], dict[str, Any]] = {}
         for repository in info["repositories"]:
             found = once.setdefault((repository["url"], repository["commit"]), dict(repository))

@@ -20,7 +20,7 @@ def save(run: Run, arrays: dict[str, Floats]) -> None:
     if directory is not None:
         path = directory / FILE
         np.savez_compressed(path, **arrays)
-        run.add_artifact(str(path))
+        run.add_artifact(path)
 
 
 def regression_arrays(model: GPModel, dataset: Dataset) -> dict[str, Floats]:
@@ -72,6 +72,5 @@ def inducing_points(model: GPModel) -> Floats:
 
 def _across(column: Floats, count: int) -> Floats:
     """Return a grid over the values of an input, with a margin on either side."""
-    low, high = column.min(), column.max()
-    margin = _MARGIN * (high - low)
-    return np.linspace(low - margin, high + margin, count)
+    margin = _MARGIN * np.ptp(column)
+    return np.linspace(column.min() - margin, column.max() + margin, count)

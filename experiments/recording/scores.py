@@ -49,7 +49,7 @@ def scale(model: GPModel) -> float | None:
 
 def hyperparameters(model: GPModel) -> dict[str, float]:
     """Return trainable parameters except inducing points and q(u), by name; vectors by element."""
-    values: dict[str, float] = {}
+    values = {}
     for path, parameter in parameter_dict(model).items():
         name = path.lstrip(".")
         if not parameter.trainable or name.startswith(("inducing_variable", "q_mu", "q_sqrt")):

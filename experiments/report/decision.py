@@ -29,12 +29,14 @@ _QUARTERS: Style = {"color": "0.45", "linewidth": 0.9, "linestyle": "dashed"}
 _START: Style = {
     "color": "black",
     "marker": "o",
+    "linestyle": "",
     "markersize": 3.5,
     "markerfacecolor": "white",
 }
 _END: Style = {
     "color": "black",
     "marker": "o",
+    "linestyle": "",
     "markersize": 5.5,
     "markeredgecolor": "white",
 }
@@ -98,29 +100,20 @@ def _draw_inducing_points(
     outside = ((end < [x1[0], x2[0]]) | (end > [x1[-1], x2[-1]])).any(axis=1)  # [M]
     for path, fades in zip(np.stack([start, end], 1), outside, strict=True):  # [2, 2] each
         axes.plot(*path.T, alpha=0.25 if fades else 0.7, **_WAY | {"color": color})
-    axes.plot(*start.T, linestyle="", markeredgewidth=0.7, **_START | {"color": color})
-    axes.plot(*end.T, linestyle="", markeredgewidth=0.6, **_END | {"color": color})
-    return int(outside.sum())
+    axes.plot(*start.T, markeredgewidth=0.7, **_START | {"color": color})
+    axes.plot(*end.T, markeredgewidth=0.6, **_END | {"color": color})
+    return outside.sum()
 
 
 def add_legend(figure: Figure, num_classes: int, columns: int) -> None:
     """Write the legend below the figure, in so many columns."""
+    styles = {f"class {k}": _DATA | {"color": CLASSES[k]} for k in range(num_classes)}
     if num_classes == 2:
-        decision = [
-            Line2D([], [], label="p = ½", **_HALF),
-            Line2D([], [], label="p = ¼, ¾", **_QUARTERS),
-        ]
+        styles |= {"p = ½": _HALF, "p = ¼, ¾": _QUARTERS}
     else:
-        decision = [Line2D([], [], label="most probable class changes", **_HALF)]
-    handles = [
-        *(
-            Line2D([], [], color=CLASSES[k], label=f"class {k}", **_DATA)
-            for k in range(num_classes)
-        ),
-        *decision,
-        Line2D([], [], label="inducing points at the start", linestyle="", **_START),
-        Line2D([], [], label="at the end", linestyle="", **_END),
-    ]
+        styles["most probable class changes"] = _HALF
+    styles |= {"inducing points at the start": _START, "at the end": _END}
+    handles = [Line2D([], [], label=label, **style) for label, style in styles.items()]
     figure.legend(
         handles=handles, loc="outside lower center", ncols=columns, fontsize=9, frameon=False
     )

@@ -43,7 +43,7 @@ def draw_frames(runs: Sequence[RecordedRun], streams: Sequence[Dataset]) -> Figu
         row[0].set_ylabel(run.title, fontsize=9)
     if one_input:
         targets = streams[0].published_y(streams[0].Y_train)
-        low, high = float(targets.min()), float(targets.max())
+        low, high = targets.min(), targets.max()
         rows[0, 0].set_ylim(1.3 * low - 0.3 * high, 1.15 * high - 0.15 * low)
     figure.supxlabel("x" if one_input else "input 1", fontsize=9)
     figure.supylabel("y" if one_input else "input 2", fontsize=9)
@@ -58,11 +58,11 @@ def _draw_frame(
     X, x = map(stream.published_x, (stream.X_train, arrays["x"]))
     if X.shape[1] == 1:
         Y = stream.published_y(stream.Y_train)
-        axes.plot(X[: batch.start], Y[: batch.start], ".", color=OLD_ROWS, markersize=4)
-        axes.plot(X[batch], Y[batch], ".", color=ROWS, markersize=4)
+        for rows, shade in ((slice(batch.start), OLD_ROWS), (batch, ROWS)):
+            axes.plot(X[rows], Y[rows], ".", color=shade, markersize=4)
         draw_posterior(axes, stream, color, arrays["x"], mean, variance, Z)
         return
-    for rows, opacity in ((slice(0, batch.start), 0.25), (batch, 1.0)):
+    for rows, opacity in ((slice(batch.start), 0.25), (batch, 1.0)):
         for label, mark in enumerate("ox"):
             chosen = X[rows][stream.Y_train[rows, 0] == label]
             axes.plot(

@@ -22,10 +22,12 @@ def test_weak_priors_are_of_trained_parameters(weak_priors):
     X = np.random.RandomState(0).normal(size=(12, 2))
     Y = np.arange(12.0)[:, None] % 3
     config = {"model": "PEP", "alpha": 0.5, "M": 3, "separate": True, "train_inducing": True}
-    config |= {"likelihood": None, "epsilon": 1e-3, "train_epsilon": False, "white": 1e-2}
-    config |= {"train_kernel": True, "max_sweeps": 10, "max_jitter": None, "_seed": 0}
-    with patch.object(
-        classifier, "_stationary_kernel", lambda X: Matern52(lengthscales=[1.0, 1.0])
+    config |= {"white": 1e-2, "train_kernel": True, "max_sweeps": 10, "max_jitter": None}
+    config |= {"_seed": 0}
+    with patch.multiple(
+        classifier,
+        _stationary_kernel=lambda X: Matern52(lengthscales=[1.0, 1.0]),
+        _likelihood=lambda num_classes: _likelihood(None, num_classes, 1e-3, False),
     ):
         model = build_classifier(X, Y, 3, weak_priors=weak_priors, **config)
     with_priors = [parameter.prior is not None for parameter in model.kernel.parameters]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from experiments.benchmarks.trajectory import Over, Trajectory, assign, settled
+from experiments.benchmarks.trajectory import Over, Trajectory, settled
 
 
 def test_only_what_lies_between_records_is_counted():
@@ -41,7 +41,7 @@ def test_scores_are_those_of_the_values_recorded():
     variable = tf.Variable(0.0)
     course = Trajectory()
     for iteration in range(1, 4):
-        assign([variable], [10.0 * iteration])
+        variable.assign(10.0 * iteration)
         course.record(iteration, [variable])
     np.testing.assert_array_equal(
         course.scores([variable], lambda: float(variable)), [10.0, 20.0, 30.0]
