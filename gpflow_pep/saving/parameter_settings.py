@@ -29,7 +29,9 @@ def restore_parameter_settings(model: GPModel, text: str) -> None:
             trainable, fields = saved.get(path, [True, None])
             set_trainable(parameter, bool(trainable))
             if fields is not None:
-                location = tf.Variable(fields.pop("location"), False, dtype=parameter.dtype)
+                location = tf.Variable(
+                    fields.pop("location"), trainable=False, dtype=parameter.dtype
+                )
                 parameter.prior = LogPrior(location, **fields)
                 parameter.prior_on = PriorOn.CONSTRAINED
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

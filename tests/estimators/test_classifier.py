@@ -17,6 +17,7 @@ from gpflow_pep import (
     weak_priors,
 )
 from gpflow_pep.estimators import SparseGPClassifier
+from gpflow_pep.estimators.base import SparseGPEstimator
 from gpflow_pep.likelihoods import Probit
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -54,6 +55,21 @@ def test_probabilities_are_those_of_the_model(X, labels, num_classes):
     evidence = model.sites_status.log_evidence
     assert estimator.log_marginal_likelihood_value_ == pytest.approx(evidence, rel=1e-9)
     assert estimator.score(rows, names) > 0.6
+
+
+@pytest.mark.parametrize(("of_rarest", "first_rows"), [(40, 1000), (10, 1000), (5, 2000)])
+def test_a_rare_class_is_among_the_first_rows(monkeypatch, of_rarest, first_rows):
+    given = []
+
+    def train(estimator, model, options):
+        given.append(options.first_rows)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SparseGPEstimator, "_trained", train)
+    rows = np.linspace(0.0, 1.0, 100)[:, None]
+    with pytest.raises(KeyboardInterrupt):
+        SparseGPClassifier(n_inducing=3).fit(rows, np.arange(100) < of_rarest)
+    assert given == [first_rows]
 
 
 @pytest.fixture(scope="module")
