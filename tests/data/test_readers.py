@@ -106,10 +106,7 @@ def test_columns_of_parquet(parquet):
 
 @pytest.mark.parametrize(
     ("values", "found"),
-    [
-        (["1", "2"], "string"),
-        (np.array([1, 2], "M8[s]"), "timestamp"),
-    ],
+    [(["1", "2"], "string"), (np.array([1, 2], "M8[s]"), "timestamp")],
 )
 def test_columns_of_parquet_that_hold_no_numbers(parquet, values, found):
     path = parquet({"a": values, "b": [1.0, 2.0]})
@@ -148,14 +145,13 @@ def test_damaged_parquet_is_named(parquet):
 
 def test_integers_that_would_be_rounded_are_refused(tmp_path):
     """By readers of arrays, CSV and Parquet files alike; 2^53 + 2 and -2^63 are exact."""
-    import pandas as pd
     import pyarrow
     import pyarrow.parquet
 
     csv, parquet, decimals = (tmp_path / name for name in ("a.csv", "a.parquet", "b.parquet"))
     decimal = pyarrow.decimal128(20, 0)
     for value in (2**53 + 2, -(2**63), 2**53 + 1, -(2**53) - 1, 2**63 - 1):
-        table = pd.DataFrame({"a": [1, value], "b": [0.5, 1.0]})
+        table = pandas.DataFrame({"a": [1, value], "b": [0.5, 1.0]})
         table.to_csv(csv, index=False)
         table.to_parquet(parquet)
         of_decimals = pyarrow.table({"a": pyarrow.array([1, value], decimal), "b": [0.5, 1.0]})
@@ -182,13 +178,13 @@ def test_a_model_of_a_file(written):
     values = statistics(read)
     assert_all_close(values, (X.mean(0), X.std(0), Y.mean(0), Y.std(0)), rtol=1e-13, atol=1e-14)
     losses = [
-        float(PEPR(data, SquaredExponential(), X[:5]).training_loss())
+        PEPR(data, SquaredExponential(), X[:5]).training_loss()
         for data in (
             standardized(read, values),
             ((X - X.mean(0)) / X.std(0), (Y - Y.mean(0)) / Y.std(0)),
         )
     ]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-11)
+    assert_allclose(*losses, rtol=1e-11)
 
 
 def test_an_empty_field_is_refused_with_its_row(written):

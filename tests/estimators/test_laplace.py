@@ -47,7 +47,7 @@ def test_covariance_of_draws_is_the_inverse_of_the_hessian(model):
 
     def density(values):
         moved.assign(values)
-        return float(-copy.training_loss())
+        return -copy.training_loss()
 
     step = 1e-3 * np.eye(len(maximum))
     hessian = np.array(
@@ -87,8 +87,8 @@ def test_average_is_the_mixture_of_the_models(model, full_cov):
         for variable, value in zip(hyperparameters(copy), values, strict=True):
             variable.assign(value)
         f, covariance = copy.predict_f(X_NEW, full_cov=True)
-        of_y = covariance[0].numpy() + copy.likelihood.variance.numpy() * np.eye(5)
-        means.append(f.numpy()[:, 0])
+        of_y = covariance[0] + copy.likelihood.variance * np.eye(5)
+        means.append(f[:, 0])
         second_moments.append(of_y + np.outer(f, f))
     expected = np.mean(second_moments, axis=0) - np.outer(*2 * [np.mean(means, axis=0)])
     assert_allclose(mean[:, 0], np.mean(means, axis=0), rtol=1e-9)

@@ -56,13 +56,10 @@ def test_the_default_kernel_has_priors_and_a_given_kernel_keeps_its_own():
 def test_the_value_of_the_log_marginal_likelihood_excludes_the_priors():
     estimator = SparseGPRegressor(random_state=0).fit(*WIDE[0])
     model = estimator.model_
-    assert float(model.log_prior_density()) != 0.0
+    assert model.log_prior_density() != 0.0
     # All rows are points: GPR was trained, without the jitter of 1e-6.
-    assert_allclose(
-        estimator.log_marginal_likelihood_value_,
-        model.maximum_log_likelihood_objective(),
-        rtol=1e-5,
-    )
+    objective = model.maximum_log_likelihood_objective()
+    assert_allclose(estimator.log_marginal_likelihood_value_, objective, rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -91,13 +88,10 @@ def test_streams_move_the_priors_and_count_them_once():
     assert_allclose(prior.location, expected, atol=0.3)  # of the points and the batch
     assert negative_log_density(estimator, (unit * X[120:, :2], y[120:])) < 1.0
     model = estimator.model_
-    once = sum(float(each.log_prior_density()) for each in parameters_of(estimator))
-    once += float(model.likelihood.variance.log_prior_density())
-    assert_allclose(
-        -float(model.training_loss()),
-        float(model.maximum_log_likelihood_objective()) + once,
-        atol=1e-9,
-    )
+    parameters = *parameters_of(estimator), model.likelihood.variance
+    once = sum(each.log_prior_density() for each in parameters)
+    expected = model.maximum_log_likelihood_objective() + once
+    assert_allclose(-model.training_loss(), expected, atol=1e-9)
 
 
 def test_a_prior_of_the_user_is_not_taken_from_an_earlier_model():

@@ -272,9 +272,9 @@ def test_a_stream_whose_y_jumps_warns_once_a_batch():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         estimator.partial_fit(X[:20], first)
-        estimator.partial_fit(X[20:40], 2.0 + 0.999e3 * (first - 2.0))
+        estimator.partial_fit(X[20:], 2.0 + 0.999e3 * (first - 2.0))
         assert not [each for each in caught if "first batch" in str(each.message)]
-        estimator.partial_fit(X[20:40], 2.0 + 1.001e3 * (first - 2.0))
+        estimator.partial_fit(X[20:], 2.0 + 1.001e3 * (first - 2.0))
     messages = [str(each.message) for each in caught if "first batch" in str(each.message)]
     assert len(messages) == 1
     assert "got y up to 1e+03 standard deviations away from its mean, more than 1000" in messages[0]

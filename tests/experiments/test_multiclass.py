@@ -5,6 +5,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from gpflow.kernels import Matern52
+from numpy.testing import assert_allclose
 
 from experiments.ingredients import classifier
 from experiments.ingredients.classifier import _likelihood, build_classifier
@@ -14,7 +15,7 @@ from experiments.ingredients.classifier import _likelihood, build_classifier
 def test_epsilon(train_epsilon):
     likelihood = _likelihood(None, 3, 0.01, train_epsilon)
     assert likelihood.num_classes == 3 and likelihood.epsilon.trainable == train_epsilon
-    assert float(likelihood.epsilon.numpy()) == pytest.approx(0.01, rel=1e-12)
+    assert_allclose(likelihood.epsilon, 0.01, rtol=1e-12)
 
 
 @pytest.mark.parametrize("weak_priors", [False, True])

@@ -7,6 +7,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_near
 from gpflow.kernels import SquaredExponential
 from model_values import compiled_step
 
@@ -26,18 +27,13 @@ MODELS = {
 
 def make(name, data, chunk_size=50):
     kernel = SquaredExponential(variance=1.3, lengthscales=[0.8, 1.2])
-    options = {
-        "kernel": kernel,
-        "inducing_variable": Z,
-        "noise_variance": 0.1,
-        "chunk_size": chunk_size,
-    }
-    return MODELS[name](data, **options)
+    options = {"noise_variance": 0.1, "chunk_size": chunk_size}
+    return MODELS[name](data, kernel=kernel, inducing_variable=Z, **options)
 
 
 def assert_close(actual, expected):
     for one, other in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
-        np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-10 * np.max(np.abs(other)))
+        assert_near(one, other, 1e-10 * np.max(np.abs(other)))
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from differences import derivative
 from gpflow.functions import Function, Linear, MeanFunction
 from gpflow.kernels import Convolutional, Matern52, SquaredExponential
 from gpflow.likelihoods import Gaussian, Ordinal
@@ -12,40 +13,36 @@ from numpy.testing import assert_allclose
 from own_likelihoods import Own
 from refusals import refused, stopped
 from tensorflow.errors import InvalidArgumentError
+from waves import line, wave
 
 from gpflow_pep import ARPEP, PEP, PEPR, TSVGP, MultiClassRobustMax
 
 
 @pytest.fixture
 def data():
-    rng = np.random.default_rng(3)
-    X = rng.uniform(0.0, 4.0, (30, 1))
-    return X, np.sin(2.0 * X) + 0.1 * rng.standard_normal(X.shape)
+    return wave(30, 3, noise=0.1, ends=(0.0, 4.0))
 
 
 def _model(data, kernel=None, **options):
     kernel = SquaredExponential() if kernel is None else kernel
-    return PEPR(data, kernel, np.linspace(0.2, 3.8, 5)[:, None], noise_variance=0.1, **options)
+    return PEPR(data, kernel, line(0.2, 3.8, 5), noise_variance=0.1, **options)
 
 
 @pytest.mark.parametrize(("alpha", "compiled"), [(0.0, True), (0.5, False)])
 def test_watched_frozen_parameter_has_full_gradient(data, compiled, alpha):
     """The gradient equals that for a trainable parameter, including the part through the rows."""
 
-    def derivative(trainable):
+    def slope(trainable):
         model = _model(data, alpha=alpha)
         gpflow.set_trainable(model.kernel, trainable)
         variable = model.kernel.variance.unconstrained_variable
 
         def evaluate():
-            with tf.GradientTape() as tape:
-                tape.watch(variable)
-                objective = model.maximum_log_likelihood_objective()
-            return tape.gradient(objective, variable)
+            return derivative(lambda _: model.maximum_log_likelihood_objective(), variable)
 
-        return float((tf.function(evaluate) if compiled else evaluate)())
+        return (tf.function(evaluate) if compiled else evaluate)()
 
-    assert derivative(False) == pytest.approx(derivative(True), rel=1e-10)
+    assert_allclose(slope(False), slope(True), rtol=1e-10)
 
 
 def test_shared_frozen_parameter_has_full_gradient(data):
@@ -54,33 +51,26 @@ def test_shared_frozen_parameter_has_full_gradient(data):
     GPR agrees.
     """
 
-    def derivative(make):
+    def slope(constructor, **options):
         kernel = Matern52(variance=0.6)
         gpflow.set_trainable(kernel.variance, False)
         likelihood = Gaussian()
         likelihood.variance = kernel.variance
-        variable = kernel.variance.unconstrained_variable
-        with tf.GradientTape() as tape:
-            tape.watch(variable)
-            objective = make(kernel, likelihood).maximum_log_likelihood_objective()
-        return float(tape.gradient(objective, variable))
-
-    exact = derivative(
-        lambda kernel, likelihood: gpflow.models.GPR(data, kernel, likelihood=likelihood)
-    )
-    ours = derivative(
-        lambda *parts: PEPR(
-            data, parts[0], data[0][:3], likelihood=parts[1], alpha=1.0, blocks=len(data[0])
+        model = constructor(data, kernel, likelihood=likelihood, **options)
+        return derivative(
+            lambda _: model.maximum_log_likelihood_objective(),
+            kernel.variance.unconstrained_variable,
         )
-    )
-    assert ours == pytest.approx(exact, rel=1e-9)
+
+    ours = slope(PEPR, inducing_variable=data[0][:3], alpha=1.0, blocks=len(data[0]))
+    assert_allclose(ours, slope(gpflow.models.GPR), rtol=1e-9)
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_tensor_parameter_is_not_differentiable(data, compiled):
     """The model can be evaluated, as a frozen model, but a partial gradient raises an error."""
     model = _model(data)
-    expected = float(model.training_loss())
+    expected = model.training_loss()
     x = tf.Variable(model.kernel.variance.numpy(), dtype=tf.float64)
 
     def evaluate():
@@ -92,12 +82,12 @@ def test_tensor_parameter_is_not_differentiable(data, compiled):
     loss, _ = evaluate()
     assert_allclose(loss, expected, rtol=1e-12)
 
-    def derivative():
+    def slope():
         loss, tape = evaluate()
         return tape.gradient(loss, x)
 
     with stopped(r"variance of SquaredExponential is a tensor; make it a gpflow.Parameter"):
-        (tf.function(derivative) if compiled else derivative)()
+        (tf.function(slope) if compiled else slope)()
 
 
 @pytest.mark.parametrize(("blocks", "compiled"), [(None, False), (5, True)])

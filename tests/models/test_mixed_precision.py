@@ -44,7 +44,7 @@ def evaluated():
 
     def evaluate(model):
         loss, gradient = steps.setdefault(id(model), (model, compiled_step(model)))[1]()
-        return float(loss), np.concatenate([np.ravel(part) for part in gradient])
+        return loss, np.concatenate([np.ravel(part) for part in gradient])
 
     return evaluate
 
@@ -82,7 +82,7 @@ def test_equals_double_if_single_is_inaccurate(pair, evaluated):
     # TensorFlow optimizes the two graphs in different ways, which rounds sums of 203 rows
     # differently. Terms of the gradient are some 100 times the loss (3e5) and cancel: 1e-12 of the
     # loss is about 40 eps of them. Single precision errs by 1e-3.
-    assert other == pytest.approx(loss, rel=1e-13)
+    assert_allclose(other, loss, rtol=1e-13)
     assert_near(other_gradient, gradient, 1e-12 * abs(loss))
 
 
@@ -157,18 +157,12 @@ def test_an_outlier_changes_predictions_in_no_chunk():
     inputs = np.random.default_rng(0).normal(size=(3000, 2))
     outputs = np.sin(inputs[:, :1])
     outputs[7] = 5e7
-    models = [
-        PEPR(
-            (inputs, outputs),
-            SquaredExponential(),
-            inputs[:50],
-            noise_variance=1e3,
-            chunk_size=500,
-            mixed_precision=mixed,
-        )
+    options = {"noise_variance": 1e3, "chunk_size": 500}
+    parts = (inputs, outputs), SquaredExponential(), inputs[:50]
+    (mean, variance), (other, _) = (
+        PEPR(*parts, mixed_precision=mixed, **options).predict_f(inputs[:200])
         for mixed in (False, True)
-    ]
-    (mean, variance), (other, _) = (model.predict_f(inputs[:200]) for model in models)
+    )
     assert np.abs((other - mean) / np.sqrt(variance)).max() < 0.02
 
 
@@ -180,7 +174,7 @@ def test_strict_training_ends_in_double_precision():
     assert fit(model, tolerance=1e-9).status == "converged" and model.mixed_precision
     model.mixed_precision = False
     _, (slope,) = loss_and_gradient(model)
-    assert abs(float(slope)) < 1e-4  # a search in single precision ends at 0.01
+    assert abs(slope) < 1e-4  # a search in single precision ends at 0.01
 
 
 @pytest.mark.parametrize(
@@ -191,11 +185,11 @@ def test_overflowing_squares(of_row):
 
 
 def test_single_chunk_uses_double_precision():
-    losses = [
-        float(PEPR((X, Y), SquaredExponential(), Z, mixed_precision=mixed).training_loss())
+    one, other = (
+        PEPR((X, Y), SquaredExponential(), Z, mixed_precision=mixed).training_loss()
         for mixed in (False, True)
-    ]
-    assert losses[0] == losses[1]
+    )
+    assert one == other
 
 
 def test_rejects_blocks():

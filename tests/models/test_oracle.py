@@ -129,5 +129,5 @@ def test_bounds_are_ordered(case):
     for name, value in case["expected"].items():
         method, _, kind = name.partition("/")
         model = _structured(inputs, method, inputs[f"blocks_{kind}"] if kind else None)
-        found = model.maximum_log_likelihood_objective().numpy()
-        assert found == pytest.approx(value, rel=OBJECTIVE), name
+        found = model.maximum_log_likelihood_objective()
+        assert_allclose(found, value, rtol=OBJECTIVE, err_msg=name)

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from comparisons import assert_near
 from dense_formulas import UNEVEN, Dense, make_problem
+from doubles import double
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian
@@ -77,7 +78,7 @@ def test_equals_the_dense_formulas(of, alpha, chunk_size):
     )
     reference = Dense.of(model)
     blocks = reference.singletons() if blocks is None else blocks
-    objective = float(model.maximum_log_likelihood_objective())
+    objective = model.maximum_log_likelihood_objective()
     assert_allclose(objective, reference.pep(alpha, blocks, scales), rtol=10 * CLOSE)
     *_, Xnew = make_problem(P=2)
     expected, covariance = reference.predictions(model, Xnew, alpha, blocks, scales)
@@ -128,11 +129,11 @@ def test_optimal_per_block(blocks):
 def test_assigned_scales_are_used_by_compiled_functions():
     model = make(alpha=0.4, scale=scales_of(UNEVEN), blocks=UNEVEN)
     compiled = tf.function(model.training_loss, autograph=False)
-    before = float(compiled())
+    before = compiled()
     changed = 1.3 * scales_of(UNEVEN)
     model.scale = changed
     assert_allclose(compiled(), model.training_loss(), rtol=CLOSE)
-    assert compiled.experimental_get_tracing_count() == 1 and abs(float(compiled()) - before) > 1e-3
+    assert compiled.experimental_get_tracing_count() == 1 and abs(compiled() - before) > 1e-3
     expected = make(alpha=0.4, scale=changed, blocks=UNEVEN).training_loss()
     assert_allclose(compiled(), expected, rtol=CLOSE)
     assert not model.scale.trainable
@@ -154,9 +155,10 @@ def test_a_parameter_in_place_of_the_scales_has_their_number():
 def test_scale_terms_of_tiny_and_huge_scales(alpha):
     """Against 60 digits; at alpha = 1 the two terms of each row cancel exactly."""
     m = np.array([1e-20, 1e-13, 1e-3, 0.9, 1.1, 1e6])
+    scale = tf.constant(m)
     with tf.GradientTape() as tape:
-        tape.watch(scale := tf.constant(m))
-        total = scale_terms(tf.constant(alpha, tf.float64), scale, tf.constant(12.0), 2.0)
+        tape.watch(scale)
+        total = scale_terms(double(alpha), scale, tf.constant(12.0), 2.0)
     with mpmath.workdps(60):
         a = mpmath.mpf(alpha)
         terms = [

@@ -52,7 +52,7 @@ def test_a_training_that_changes_the_model_does_not_affect_others():
     found = select_alpha(make, (X, Y), [0.0, 1.0], train=free)
     assert_array_equal(found.densities, expected.densities)
     models = [results[0] for results in changed.trainings]
-    assert [float(model.alpha) for model in models] == [0.0, 1.0]
+    assert [model.alpha for model in models] == [0.0, 1.0]
     for model in models:
         assert_array_equal(model.data[0], X)
         assert model.kernel.lengthscales.prior is not None

@@ -31,6 +31,14 @@ def rows_of(label):
     )
 
 
+def random_rows(seed, C, n, lowest=-2.0, highest=1.0):
+    """Labels [n], means and variances [C, n]; the powers of ten of the variances are given."""
+    generator = np.random.default_rng(seed)
+    mean = 2.0 * generator.normal(size=(C, n))
+    variance = 10.0 ** generator.uniform(lowest, highest, (C, n))
+    return generator.integers(0, C, n), mean, variance
+
+
 def tilted(label, mean, variance, alpha):
     """log Z / α [n], d1, d2 and ratio [C, n]."""
     rule = rule_for(Softmax(len(mean)), "kl")
@@ -113,10 +121,7 @@ def test_two_classes_equal_logit(alpha):
 
 @partly_slow("alpha", POWERS, quick=[0.0, 0.5])
 def test_three_classes_match_quadrature(alpha):
-    generator = np.random.default_rng(122)
-    mean = 2.0 * generator.normal(size=(3, 6))
-    variance = np.exp(generator.uniform(-7.0, 1.0, (3, 6)))
-    label = np.arange(6) % 3
+    label, mean, variance = random_rows(122, 3, 6, lowest=-3.0, highest=0.5)
     found = tilted(label, mean, variance, alpha)
     for n, y in enumerate(label):
         assert_close(
@@ -133,10 +138,7 @@ def test_derivatives_match_finite_differences(alpha):
     C = 20
     n = 4
     h = 2e-2
-    generator = np.random.default_rng(124)
-    mean = generator.normal(size=(C, n))
-    variance = np.exp(generator.uniform(-3.0, 3.0, (C, n)))
-    label = generator.integers(0, C, n)
+    label, mean, variance = random_rows(124, C, n, lowest=-1.3, highest=1.3)
     _, d1, d2, ratio = tilted(label, mean, variance, alpha)
     for k in (0, int(label[0]), C - 1):
         step = (
@@ -157,41 +159,29 @@ def test_gradients_of_log_partition(alpha):
     In means and variances, as used by tied factors and minibatches; differences with h = 3e-3, h⁴
     F(5)/30 = 1e-9.
     """
-    generator = np.random.default_rng(125)
-    C = 4
-    n = 5
-    rule = rule_for(Softmax(C), "kl")
-    rows = rows_of(generator.integers(0, C, n))
-    sources = [
-        tf.Variable(generator.normal(size=(C, n))),
-        tf.Variable(generator.uniform(0.3, 3.0, (C, n))),
-    ]
+    rule = rule_for(Softmax(4), "kl")
+    label, *moments = random_rows(125, 4, 5, lowest=-0.5, highest=0.5)
+    rows = rows_of(label)
+    sources = list(map(tf.Variable, moments))
+    power = double(alpha)
 
     def value():
         return tf.reduce_sum(
             log_partition(rule, Cavity(*map(tf.convert_to_tensor, sources)), rows, power)
         )
 
-    power = double(alpha)
     assert_gradients(value, sources, h=3e-3, tolerance=1e-7)
 
 
 def test_small_alpha_converges_to_alpha_zero():
     """log Z / α = E[log p] + α Var[log p]/2 + ..., without cancellation in the division by α."""
-    generator = np.random.default_rng(126)
-    mean = 2.0 * generator.normal(size=(5, 20))
-    variance = 10.0 ** generator.uniform(-2.0, 2.0, (5, 20))
-    label = generator.integers(0, 5, 20)
-    limit, near, nearer = (tilted(label, mean, variance, alpha)[:3] for alpha in (0.0, 1e-6, 1e-12))
+    rows = random_rows(126, 5, 20, highest=2.0)
+    limit, nearer, half, near = (tilted(*rows, alpha)[:3] for alpha in (0.0, 1e-12, 0.5e-6, 1e-6))
     assert_all_close(nearer, limit, rtol=1e-9, atol=1e-11)
-    half = [value[0] for value in (limit, tilted(label, mean, variance, 0.5e-6))]
     # To 1e-15 E[log p]/1e-6 and 1e-6 of itself.
-    slopes = (
-        (near[0] - half[0]) / 1e-6,
-        (half[1] - half[0]) / 0.5e-6,
-    )
-    assert_allclose(slopes[0], slopes[1], rtol=1e-4, atol=1e-6)
-    assert np.all(slopes[0] > 0.0)
+    slope = (near[0] - limit[0]) / 1e-6
+    assert_allclose((half[0] - limit[0]) / 0.5e-6, slope, rtol=1e-4, atol=1e-6)
+    assert np.all(slope > 0.0)
 
 
 @partly_slow("alpha", [0.0, 1.0], quick=[1.0])
@@ -251,12 +241,9 @@ def test_distant_means():
 
 def test_compiles_for_any_number_of_rows():
     """More rows than a chunk; rows depend on each other only through rounding."""
-    generator = np.random.default_rng(128)
     C = 30
     n = 10
-    mean = 2.0 * generator.normal(size=(C, n))
-    variance = 10.0 ** generator.uniform(-2.0, 1.0, (C, n))
-    label = generator.integers(0, C, n)
+    label, mean, variance = random_rows(128, C, n)
     rule = rule_for(Softmax(C), "kl")
 
     @tf.function(

@@ -19,6 +19,7 @@ from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducin
 from gpflow.kernels import SeparateIndependent, SquaredExponential
 from gpflow.likelihoods import Gaussian
 from model_registry import CLASSES, COLLAPSED, REGRESSION, SITES
+from model_values import random_q
 
 from gpflow_pep import MultiClassRobustMax
 
@@ -108,13 +109,9 @@ def model_of_classes(entry, setting, seed, fitted, *, separate=False, **options)
         return entry.constructor(
             make_labels(seed), kernel, robust_max, points, tol=tolerance(), **options
         )
-    rng = np.random.default_rng(100 + seed)
-    q_mu = rng.normal(size=(M, C))
-    q_sqrt = np.tril(0.2 * rng.normal(size=(C, M, M))) + 0.6 * np.eye(M)
     likelihood = robust_max if setting.labels else Gaussian(0.2)
-    model = entry.constructor(
-        kernel, likelihood, points, num_data=N, q_mu=q_mu, q_sqrt=q_sqrt, **options
-    )
+    q = random_q(np.random.default_rng(100 + seed), M, C)
+    model = entry.constructor(kernel, likelihood, points, num_data=N, **q, **options)
     if entry.is_stream and fitted:
         model.update(make_labels(99))
         model.q_mu.assign(0.5 * model.q_mu + 0.3)

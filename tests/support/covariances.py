@@ -1,7 +1,18 @@
-"""Covariances with their derivatives."""
+"""Covariances by numpy, and covariances with their derivatives."""
 
+import gpflow
 import numpy as np
 import tensorflow as tf
+
+
+def Kuu_of(kernel, Z):
+    """Return the covariance of inducing points, with the default jitter."""
+    return kernel(Z).numpy() + gpflow.default_jitter() * np.eye(len(Z))
+
+
+def whitened(kernel, Z, X):
+    """Return V = L⁻¹ Kuf, where Kuu = L L'."""
+    return np.linalg.solve(np.linalg.cholesky(Kuu_of(kernel, Z)), kernel(Z, X))
 
 
 def values_and_slopes(covariances, sources):

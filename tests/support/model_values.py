@@ -26,6 +26,11 @@ def recorded(group):
     ]
 
 
+def as_numbers(values):
+    """Return a tensor, an array, a variable or a parameter as nested lists, for JSON."""
+    return np.array(values).tolist()
+
+
 def log_gradients(model):
     """
     The objective and its derivatives as the references have them: in Z and the constant mean, if
@@ -51,6 +56,12 @@ def log_gradients(model):
     for name in positive:  # dF/dlog v = dF/du v / (dv/du), elementwise
         gradients[name] *= values[name] / tape.gradient(values[name], variables[name])
     return objective.numpy(), {name: gradient.numpy() for name, gradient in gradients.items()}
+
+
+def random_q(rng, M, C):
+    """Return the mean of a q(u), and a root of its covariance, as arguments of a model."""
+    q_mu = rng.normal(size=(M, C))
+    return {"q_mu": q_mu, "q_sqrt": np.tril(0.2 * rng.normal(size=(C, M, M))) + 0.6 * np.eye(M)}
 
 
 def linear_mean(P):

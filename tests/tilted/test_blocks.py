@@ -13,6 +13,13 @@ from gpflow_pep.tilted import Cavity, Observations, rule_for
 from gpflow_pep.tilted.blocks import BlockCavity, BlockObservations, block_rule
 
 
+def of_one_row(likelihood, mean, variance, Y, alpha):
+    """The moments of a single row."""
+    one = double([[1.0]])
+    cavity = Cavity(mean * one, variance * one)
+    return rule_for(likelihood, "kl").moments(cavity, Observations(one, Y * one), alpha * one[0])
+
+
 @pytest.mark.parametrize(("d", "close"), [(1, 1e-9), (2, 1e-8), (3, 1e-8), (4, 3e-6)])
 def test_independent_rows_have_moments_of_single_rows(d, close):
     """
@@ -97,10 +104,7 @@ def test_a_singular_cavity_is_that_of_one_row():
     two = tf.ones([1, 2, 2], tf.float64)
     block = BlockObservations(two[..., :1], 0.4 * two[..., :1], two[:, 0])
     tilted = rule.moments(BlockCavity(0.1 * two[:, 0], two), block, double([0.5]))
-    one = double([[1.0]])
-    expected = rule_for(likelihood, "kl").moments(
-        Cavity(0.1 * one, one), Observations(one, 0.4 * one), double([1.0])
-    )
+    expected = of_one_row(likelihood, 0.1, 1.0, 0.4, 1.0)
     # log Z / α, of which the power here is half
     assert_near(tilted.log_partition, 2.0 * expected.log_partition[0], 1e-8)
     assert_near(tf.reduce_sum(tilted.slope), 2.0 * expected.d1[0, 0], 1e-8)
@@ -124,10 +128,7 @@ def test_wide_cavities_and_far_modes(likelihood, Y, variance, correlation):
     cavity = BlockCavity(tf.zeros_like(ones), tf.constant(covariance))
     block = BlockObservations(ones[..., None], Y * ones[..., None], tf.constant(mask))
     tilted = block_rule(likelihood, 2).moments(cavity, block, double([1.0]))
-    one = double([[1.0]])
-    expected = rule_for(likelihood, "kl").moments(
-        Cavity(0.0 * one, variance * one), Observations(one, Y * one), double([1.0])
-    )
+    expected = of_one_row(likelihood, 0.0, variance, Y, 1.0)
     sd = np.sqrt(variance)
     assert_near(tilted.log_partition, mask.sum() * expected.log_partition[0], 1e-7)
     assert_near(sd * tilted.slope, sd * mask * expected.d1, 1e-7)
@@ -163,9 +164,7 @@ def test_moments_are_right_or_nan(likelihood, mean, sd, Y, alpha):
     cavity = BlockCavity(mean * one, sd**2 * one[..., None])
     block = BlockObservations(one[..., None], Y * one[..., None], one)
     tilted = block_rule(likelihood, 1).moments(cavity, block, alpha * one[0])
-    expected = rule_for(likelihood, "kl").moments(
-        Cavity(mean * one, sd**2 * one), Observations(one, Y * one), alpha * one[0]
-    )
+    expected = of_one_row(likelihood, mean, sd**2, Y, alpha)
     pairs = zip(tilted, expected[:3], (1.0, sd, sd**2), strict=True)
     found, right = zip(*((s * np.ravel(a), s * np.ravel(b)) for a, b, s in pairs), strict=True)
     assert np.isnan(found).all() or np.allclose(found, right, rtol=1e-5, atol=1e-5)

@@ -9,21 +9,14 @@ of itself at the wrong end: there x⁴ 2^-53.
 """
 
 import gpflow
-import mpmath
 import numpy as np
 import pytest
 import tensorflow as tf
 import tilted_references
 from comparisons import assert_all_close, assert_near
+from differences import derivative
 from doubles import double
-from gpflow.likelihoods import (
-    Bernoulli,
-    Beta,
-    Gamma,
-    Ordinal,
-    Poisson,
-    StudentT,
-)
+from gpflow.likelihoods import Bernoulli, Beta, Gamma, Ordinal, Poisson, StudentT
 from mpmath import mp, mpf
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
@@ -115,17 +108,15 @@ def test_derivatives_match_log_prob(name):
     """Two derivatives by tapes of the public `log_prob`, near 0, where it is accurate."""
     likelihood, y = AUTOMATIC[name]
     f = tf.constant(np.linspace(-3.0, 3.0, 11)[:, None])
-    with tf.GradientTape() as outer:
-        outer.watch(f)
-        with tf.GradientTape() as inner:
-            inner.watch(f)
-            value = likelihood.log_prob(
-                tf.zeros([11, 1], tf.float64), f, tf.fill([11, 1], double(y))
-            )
-        slope = inner.gradient(value, f)
-    curvature = outer.gradient(slope, f)
+
+    def value(f):
+        return likelihood.log_prob(tf.zeros([11, 1], tf.float64), f, tf.fill([11, 1], double(y)))
+
+    def slope(f):
+        return derivative(value, f)
+
     found = evaluate(likelihood, f.numpy()[:, 0], y)
-    expected = value, slope[:, 0], curvature[:, 0]
+    expected = value(f), slope(f)[:, 0], derivative(slope, f)[:, 0]
     assert_all_close(found, expected, rtol=RELATIVE, atol=1e-13)
 
 
@@ -144,10 +135,12 @@ def test_constant_density_has_zero_derivatives():
 def test_gamma_shape_gradient(y):
     """d/dk (k - 1) log y = log y also at k = 1; TensorFlow's xlogy gives 0."""
     k = tf.Variable(1.0, dtype=tf.float64)
-    with tf.GradientTape() as tape:
-        value = log_power(double([y]), k)
-    assert value == 0.0
-    assert_allclose(tape.gradient(value, k), np.log(y) if y > 0.0 else 0.0, rtol=1e-15)
+
+    def value(k):
+        return log_power(double([y]), k)
+
+    assert value(k) == 0.0
+    assert_allclose(derivative(value, k), np.log(y) if y > 0.0 else 0.0, rtol=1e-15)
 
 
 # --- radii of analyticity, which determine the error of the trapezoid rule ------------------------
@@ -172,14 +165,13 @@ def test_binary_radius_is_distance_to_nearest_zero(y):
 
     sign = 2 * int(y) - 1
     (radius,), (center,) = reach(Probit(), y)
-    assert abs(mp.findroot(normal, mp.mpc(1.9, radius)).imag) == pytest.approx(radius, abs=1e-3)
+    assert abs(abs(mp.findroot(normal, mp.mpc(1.9, radius)).imag) - radius) < 1e-3
     assert center == 0.0
     (radius,), (center,) = reach(Logit(), y)
     assert abs(1 + mp.exp(-mp.mpc(0, radius))) < 1e-15 and center == 0.0
     (radius,), (center,) = reach(Bernoulli(), y)
     zero = mp.findroot(lambda f: 1e-3 + (1 - 2e-3) * normal(f), mp.mpc(sign * center, radius))
-    assert abs(zero.imag) == pytest.approx(radius, abs=1e-3)
-    assert sign * float(zero.real) == pytest.approx(center, abs=1e-3)
+    assert abs(abs(zero.imag) - radius) < 1e-3 and abs(sign * zero.real - center) < 1e-3
 
 
 @pytest.mark.parametrize("df", [1.0, 3.0, 40.0])
@@ -206,10 +198,8 @@ def test_student_t_large_df_is_accurate(df):
         def density(f):
             nu = mpf(df)
             z = (mpf(0.3) - f) / mpf(0.7)
-            constant = (
-                mpmath.loggamma((nu + 1) / 2) - mpmath.loggamma(nu / 2) - mpmath.log(mp.pi * nu) / 2
-            )
-            return constant - mpmath.log(mpf(0.7)) - (nu + 1) / 2 * mpmath.log1p(z**2 / nu)
+            constant = mp.loggamma((nu + 1) / 2) - mp.loggamma(nu / 2) - mp.log(mp.pi * nu) / 2
+            return constant - mp.log(mpf(0.7)) - (nu + 1) / 2 * mp.log1p(z**2 / nu)
 
-        expected = [[float(mpmath.diff(density, mpf(float(f)), n)) for f in F] for n in range(3)]
+        expected = [[float(mp.diff(density, mpf(float(f)), n)) for f in F] for n in range(3)]
     assert_allclose(found, expected, rtol=RELATIVE, atol=1e-12)

@@ -126,7 +126,7 @@ def test_hermite_nodes_match_panels(make):
     inaccurate.
     """
     density = log_density(make())
-    radius = float(tf.reduce_max(density.radius(double([[0.0]]))))
+    radius = np.max(density.radius(double([[0.0]])))
     mean = np.linspace(-2.0, 2.0, 41)
     sd = 0.199 * radius
     for alpha in (0.01, 0.5, 1.0):
@@ -195,11 +195,7 @@ def beta(scale, y):
 
 
 def student_t(df, scale, y):
-    return (
-        StudentT(scale, df),
-        partial(stats.t.logpdf, loc=y, scale=scale, df=df),
-        y,
-    )
+    return StudentT(scale, df), partial(stats.t.logpdf, loc=y, scale=scale, df=df), y
 
 
 CONTRADICTED = {
@@ -258,12 +254,9 @@ def by_dense_sum(log_prob, mean, sd, alpha, x=DENSE):
 
 
 WIDE = {
-    "probit": (Probit, lambda f: special.log_ndtr(f)),
+    "probit": (Probit, special.log_ndtr),
     "logit": (Logit, lambda f: -np.logaddexp(0.0, -f)),
-    "bernoulli": (
-        Bernoulli,
-        lambda f: np.log(1e-3 + (1.0 - 2e-3) * special.ndtr(f)),
-    ),
+    "bernoulli": (Bernoulli, lambda f: np.log(1e-3 + (1.0 - 2e-3) * special.ndtr(f))),
 }
 
 
@@ -282,14 +275,8 @@ def test_matches_dense_sum_for_wide_cavities(name, alpha):
     rows = TiltedRows.of(*given(1.0, mean, sd**2), double(alpha))
     found = located(density, rows)
     zero = tf.zeros(40, tf.float64)
-    first = trapezoid.trapezoid(
-        density,
-        rows,
-        zero,
-        zero + trapezoid.HALF,
-        tf.constant(trapezoid.trapezoid_table(60)),
-        0.0,
-    )
+    points = tf.constant(trapezoid.trapezoid_table(60))
+    first = trapezoid.trapezoid(density, rows, zero, zero + trapezoid.HALF, points, 0.0)
     expected = np.transpose(
         [by_dense_sum(log_prob, *row, alpha) for row in zip(mean, sd, strict=True)]
     )
@@ -340,14 +327,9 @@ def test_inaccurate_rows_are_centered_on_mode(alpha):
 
     density = log_density(OfUnknownRadius(scale))
     found = located(density, TiltedRows.of(*given(y, mean, variance), double(alpha)))
-    refused = ~found.is_accurate.numpy()
+    refused = ~found.is_accurate
     assert np.sum(refused) > 10
-    f = np.concatenate(
-        [
-            mean + sd * line(-9.0, 9.0, 5001),
-            y + line(-1.0, 1.0, 501) + 0 * mean,
-        ]
-    )
+    f = np.concatenate([mean + sd * line(-9.0, 9.0, 5001), y + line(-1.0, 1.0, 501) + 0 * mean])
     log_pi = alpha * stats.t.logpdf(f, 3.0, y, scale) - 0.5 * np.square((f - mean) / sd)
     mode = f[np.argmax(log_pi, axis=0), np.arange(len(mean))]
     assert np.all(np.abs(found.center - mode)[refused] < 0.15 * sd[refused])
@@ -492,8 +474,8 @@ def test_poisson_with_overflowing_rate_at_mean():
     mode = np.log(2.0 * 792.6)
     for _ in range(9):
         mode = np.log(2.0 * (800.0 - mode))
-    assert found.d1 == pytest.approx((mode - 800.0) / 0.5, rel=1e-5)
-    assert found.variance_ratio == pytest.approx(1.0 / (801.0 - mode), rel=1e-2)
+    assert_allclose(found.d1, (mode - 800.0) / 0.5, rtol=1e-5)
+    assert_allclose(found.variance_ratio, 1.0 / (801.0 - mode), rtol=1e-2)
 
 
 def test_noise_terminates_panel_division():
@@ -543,4 +525,4 @@ def test_rounded_slope_variance_is_not_negative():
     slope_squared = np.nextafter(h**2, 0.0)
     assert slope_squared < h**2
     sums = double([[1.0, 0.0, 1.0, h, slope_squared, 0.0, 0.0]])
-    assert float(quadrature._tilted(centered, sums, one).d2[0]) == 0.0
+    assert quadrature._tilted(centered, sums, one).d2[0] == 0.0

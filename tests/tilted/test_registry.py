@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from differences import derivative
 from doubles import double
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gamma, Gaussian, MultiClass, Poisson, Softmax, StudentT
@@ -120,14 +121,14 @@ def test_subclass_does_not_inherit_registered_log_density():
     f = double([[0.3]])
     zero = double([[0.0]])
     base, same = (log_density(kind()).log_prob(f, zero, zero) for kind in (StudentT, Same))
-    assert float(base) == float(same)
+    assert base == same
     assert_allclose(log_density(Shifted()).log_prob(f + 1.0, zero, zero), base, rtol=1e-12)
 
     @log_density.register(Shifted)
     def _(likelihood):
         return LogDensity(lambda F, X, Y: -tf.square(F))
 
-    assert float(log_density(Shifted())(f, zero, zero).curvature) == pytest.approx(-2.0)
+    assert_allclose(log_density(Shifted())(f, zero, zero).curvature, -2.0, rtol=1e-6)
 
 
 @pytest.mark.parametrize("base", [Gaussian, Probit, Poisson])
@@ -196,9 +197,11 @@ def test_closed_form_rows_do_not_affect_other_rows():
     cavity = Cavity(double([[-0.5, 0.3]]), double([[2000.0, 1.0]]))
     observations = observed([[1.0], [2.0]])
     alpha = double([0.5, 0.0])
-    with tf.GradientTape() as tape:
-        total = tf.reduce_sum(log_partition(rule, cavity, observations, alpha))
-    assert np.isfinite(float(total)) and np.isfinite(float(tape.gradient(total, shape)))
+
+    def total(_):
+        return tf.reduce_sum(log_partition(rule, cavity, observations, alpha))
+
+    assert np.isfinite(total(shape)) and np.isfinite(derivative(total, shape))
     first = Cavity(*(value[:, :1] for value in cavity))
     both = np.stack(rule.moments(cavity, observations, alpha))
     alone = np.stack(rule.moments(first, observed([[1.0]]), alpha[:1]))

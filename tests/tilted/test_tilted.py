@@ -32,12 +32,7 @@ from tilted_rules import PROJECTIONS, given, moments, observed
 from waves import line
 
 from gpflow_pep.likelihoods import Logit, Probit
-from gpflow_pep.tilted import (
-    KL,
-    Cavity,
-    QuadratureRule,
-    tilted_rule,
-)
+from gpflow_pep.tilted import KL, Cavity, QuadratureRule, tilted_rule
 
 EXACT = 1e-9
 DIFFERENCE = 1e-6
@@ -161,7 +156,7 @@ def test_gradients_of_unused_variables_are_zero():
     other = tf.Variable(1.0, dtype=tf.float64)
     rows = given(0.0, 1.0, 1.0)
     (found,) = rule.log_partition_vjp(*rows, double(0.5), double([1.0]), [other])
-    assert float(found) == 0.0
+    assert found == 0.0
 
 
 # --- closed forms ---------------------------------------------------------------------------------
@@ -210,21 +205,17 @@ def test_poisson_far_from_its_mode():
         moments(rule, 3.0, means, variances, 0.5, negligible=one) for one in (0.0, np.inf)
     )
     for row, (mean, variance) in enumerate(zip(means, variances, strict=True)):
-        log_Z, d1, d2, ratio, *_ = tilted(poisson(3.0), mean, variance, 0.5)
+        log_Z, d1, d2, ratio = map(float, tilted(poisson(3.0), mean, variance, 0.5)[:4])
         for found, tolerance in ((exact, 1e-8), (rough, 0.1)):
-            assert_allclose(found.log_partition[row], float(log_Z), rtol=min(tolerance, 1e-3))
-            assert_allclose(found.d1[row], float(d1), rtol=tolerance)
-            assert_allclose(found.d2[row], float(d2), rtol=tolerance)
-            assert_allclose(found.variance_ratio[row], float(ratio), rtol=10 * tolerance)
+            assert_allclose(found.log_partition[row], log_Z, rtol=min(tolerance, 1e-3))
+            assert_allclose(found.d1[row], d1, rtol=tolerance)
+            assert_allclose(found.d2[row], d2, rtol=tolerance)
+            assert_allclose(found.variance_ratio[row], ratio, rtol=10 * tolerance)
 
 
 @pytest.mark.parametrize(
     "make",
-    [
-        Exponential,
-        lambda: Gamma(shape=2.5),
-        lambda: Gamma(shape=Linear([[0.4]], [1.5])),
-    ],
+    [Exponential, lambda: Gamma(shape=2.5), lambda: Gamma(shape=Linear([[0.4]], [1.5]))],
 )
 def test_gamma_matches_expectation(make):
     """
@@ -248,10 +239,8 @@ def test_heteroscedastic_noise_equals_separate_likelihoods(alpha):
     """Equals one likelihood with constant noise per row."""
     X = line(-1.0, 1.0, 6)
     noise = 0.4 + 0.2 * X[:, 0]
-    for kind, depends in (
-        (Gaussian, Gaussian(variance=Linear([[0.2]], [0.4]))),
-        (StudentT, StudentT(scale=Linear([[0.2]], [0.4]))),
-    ):
+    for kind in (Gaussian, StudentT):
+        depends = kind(Linear([[0.2]], [0.4]))
         rule = tilted_rule(depends, KL())
         together = np.stack(moments(rule, 0.4, MEANS, VARIANCES, alpha, X=X))
         for n in (0, 3, 5):

@@ -127,14 +127,8 @@ def test_the_last_parameters_are_kept_not_the_best(as_new):
             raise StopIteration
 
     X, Y = (array.numpy() for array in model.data)
-    result = fit(
-        model,
-        optimizer="adam",
-        learning_rate=0.5,
-        held_out=(X + 100.0, Y),
-        patience=50,
-        callback=stop_at_four,
-    )
+    options = {"optimizer": "adam", "learning_rate": 0.5, "patience": 50}
+    result = fit(model, held_out=(X + 100.0, Y), callback=stop_at_four, **options)
     assert result.status == "stopped early" and result.iterations == 4
     assert_equal(values(model), seen[-1])
 
@@ -142,7 +136,7 @@ def test_the_last_parameters_are_kept_not_the_best(as_new):
 def test_an_evaluation_is_not_begun_after_ctrl_c(as_new):
     """Press Ctrl-C within a line search: training ends at the best parameters evaluated."""
     model = as_new("PEPR")
-    start = float(model.maximum_log_likelihood_objective())
+    start = model.maximum_log_likelihood_objective()
     evaluate = type(model).maximum_log_likelihood_objective
     count = []
 

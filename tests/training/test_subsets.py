@@ -81,7 +81,7 @@ def assert_of_all_rows(result, model):
 
 def rows_of(X):
     """Return the places of these rows among all rows."""
-    everything = make().data[0].numpy()
+    everything, _ = all_rows()
     return [int(np.flatnonzero((everything == x).all(axis=1))[0]) for x in X]
 
 
@@ -123,7 +123,7 @@ def test_a_run_resumes_in_its_stage(model, optimum, tmp_path, stage):
     options = {**FLAT, "first_rows": FIRST, "checkpoint": tmp_path / "c.npz"}
     stopped = fit(model, callback=Recorder(model, stop_in=stage), **options)
     assert stopped.status == "stopped early"
-    assert len(model.data[0].numpy()) == N
+    assert model.num_data == N
     # The last record is of all rows.
     assert_of_all_rows(stopped, model)
     multiple_assign(model, start)
@@ -132,7 +132,7 @@ def test_a_run_resumes_in_its_stage(model, optimum, tmp_path, stage):
     assert second.stages == [each for each in STAGES if each >= stage]
     assert result.iterations > stopped.iterations
     assert result.objective[: len(stopped.objective)] == stopped.objective
-    assert result.objective[-1] == pytest.approx(optimum, abs=1e-2)
+    assert_near(result.objective[-1], optimum, 1e-2)
     assert fit(model, **options).objective == result.objective  # a finished run
     with refused("different run: first_rows differs"):
         fit(model, **{**options, "first_rows": 30})
@@ -182,19 +182,16 @@ def test_a_failure_gives_the_rows_back(model):
     assert_array_equal(model.data[0], make().data[0])
 
 
+def all_rows():
+    return tuple(each.numpy() for each in make().data)
+
+
 def per_row():
-    model = make()
-    return PEPR(
-        tuple(each.numpy() for each in model.data),
-        model.kernel,
-        model.inducing_variable,
-        alpha=np.full(N, 0.5),
-    )
+    return PEPR(all_rows(), Matern52(), np.eye(2), alpha=np.full(N, 0.5))
 
 
 def sgpr():
-    X, Y = (each.numpy() for each in make().data)
-    return gpflow.models.SGPR((X, Y), Matern52(), X[:5])
+    return gpflow.models.SGPR(all_rows(), Matern52(), np.eye(2))
 
 
 def svgp():
@@ -203,8 +200,8 @@ def svgp():
 
 
 def of_dataset():
-    rows = tuple(each.numpy() for each in make().data)
-    return PEPR(tf.data.Dataset.from_tensor_slices(rows).batch(50), Matern52(), rows[0][:5])
+    rows = tf.data.Dataset.from_tensor_slices(all_rows())
+    return PEPR(rows.batch(50), Matern52(), np.eye(2))
 
 
 @pytest.mark.parametrize(

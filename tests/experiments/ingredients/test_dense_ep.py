@@ -1,10 +1,10 @@
 """Dense EP of the experiments equals PEP with an inducing point at every input and alpha = 1."""
 
 import numpy as np
-import tensorflow as tf
 from comparisons import assert_all_close
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import SquaredExponential
+from model_values import loss_and_gradient
 
 from experiments.ingredients.dense_ep import DenseEP
 from gpflow_pep import PEPClassifier
@@ -21,9 +21,7 @@ def test_equals_pep_at_all_inputs():
 
     found = []
     for model in (dense, sparse):
-        with tf.GradientTape() as tape:
-            loss = model.training_loss()
-        gradient = tape.gradient(loss, model.kernel.trainable_variables)
+        loss, gradient = loss_and_gradient(model, variables=model.kernel.trainable_variables)
         found.append([loss, *gradient, *model.predict_f(Xnew)])
 
     # Jitter is added to Kuu alone, or to the covariance of f.

@@ -1,8 +1,8 @@
 """Vanilla streaming VB is what its definition says, and StreamingSGPR if nothing changes."""
 
-import gpflow
 import numpy as np
 import pytest
+from covariances import Kuu_of
 from gpflow.kernels import Matern52
 from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
@@ -30,7 +30,7 @@ def models():
 def updated(model, lengthscale):
     model.update((X[20:], Y[20:]), Z_NEW)
     model.kernel.lengthscales.assign(lengthscale)
-    return model.maximum_log_likelihood_objective().numpy()
+    return model.maximum_log_likelihood_objective()
 
 
 def test_fixed_hyperparameters_make_it_the_streaming_model(models):
@@ -45,18 +45,18 @@ def test_objective_is_the_bound_with_the_old_posterior_as_the_prior(models):
     extended to the new ones by the conditional prior at the new lengthscale.
     """
     model, other = models
-    mean, covariance = (value.numpy() for value in model.compute_qu())
+    mean, covariance = model.compute_qu()
     found = updated(model, 0.6)
     kernel = model.kernel
-    Kbb = kernel(Z_NEW).numpy() + gpflow.default_jitter() * np.eye(7)
+    Kbb = Kuu_of(kernel, Z_NEW)
     Kaa = Kbb[:5, :5]
     G = Kbb[:, :5] @ np.linalg.inv(Kaa)
     S = Kbb + G @ (covariance - Kaa) @ G.T
     Kfb = kernel(X[20:], Z_NEW).numpy()
     W = Kfb @ np.linalg.inv(Kbb)
-    D = kernel(X[20:], full_cov=False).numpy() - np.sum(W * Kfb, axis=1)
+    D = kernel(X[20:], full_cov=False) - np.sum(W * Kfb, axis=1)
     total = W @ S @ W.T + NOISE * np.eye(20)
     density = multivariate_normal.logpdf(Y[20:, 0], (W @ G @ mean)[:, 0], total)
     # Inverses of matrices of condition number below 1e4 in double precision.
     assert_allclose(found, density - np.sum(D) / (2.0 * NOISE), rtol=1e-10)
-    assert found != pytest.approx(updated(other, 0.6), abs=0.1)
+    assert abs(found - updated(other, 0.6)) > 0.1
