@@ -2,7 +2,8 @@
 Streams are exact at fixed hyperparameters: batches give the posterior of all rows at once, and with
 inducing points at all inputs the exact GP (Bui, Nguyen and Turner 2017). If hyperparameters are
 trained (appendix E.1), online objectives no longer add up to the objective of all rows: do not
-compare their sums. Learned hyperparameters are compared with the true ones of draws from a GP.
+compare their sums. Learned hyperparameters are compared with the true ones of draws from a GP (figs
+8 and 9).
 """
 
 import math
