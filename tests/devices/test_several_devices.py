@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from comparisons import assert_near
 
 SCRIPT = Path(__file__).parents[1] / "support" / "devices_process.py"
 TOLERANCE = 1e-12  # sums over rows in another order
@@ -65,11 +66,8 @@ def numbers_in(values):
 
 def assert_close(actual, expected, tolerance):
     """Numbers of one kind, up to the largest of them."""
-    actual = numbers_in(actual)
     expected = numbers_in(expected)
-    np.testing.assert_allclose(
-        actual, expected, rtol=0.0, atol=tolerance * max(1.0, np.abs(expected).max())
-    )
+    assert_near(numbers_in(actual), expected, tolerance * max(1.0, np.abs(expected).max()))
 
 
 @pytest.mark.slow

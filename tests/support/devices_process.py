@@ -11,6 +11,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.kernels import Matern52
+from model_values import as_numbers
 
 from gpflow_pep import APEP, BTSGPR, PEP, PEPR, TSGPR, PEPClassifier, fit
 from gpflow_pep.likelihoods import Probit
@@ -186,15 +187,6 @@ def xla():
     return ""
 
 
-def _plain(values):
-    """Tensors and arrays, in any structure, as lists of numbers."""
-    if isinstance(values, dict):
-        return {name: _plain(value) for name, value in values.items()}
-    if isinstance(values, list | tuple):
-        return [_plain(value) for value in values]
-    return np.asarray(values.numpy() if isinstance(values, tf.Variable) else values).tolist()
-
-
 def main(names):
     """Do the named tasks: models, with both devices and with one, or functions of this file."""
     found = {}
@@ -202,11 +194,11 @@ def main(names):
         if name in MODELS:
             with STRATEGY.scope():
                 both = numbers_of(name)
-            found[name] = _plain([both, numbers_of(name)])
+            found[name] = [both, numbers_of(name)]
         else:
             task, *arguments = name.split(" of ")
-            found[name] = _plain(globals()[task](*arguments))
-    print(json.dumps(found))
+            found[name] = globals()[task](*arguments)
+    print(json.dumps(found, default=as_numbers))
 
 
 main(sys.argv[1:])

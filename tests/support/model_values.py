@@ -28,7 +28,7 @@ def recorded(group):
 
 def as_numbers(values):
     """Return a tensor, an array, a variable or a parameter as nested lists, for JSON."""
-    return np.array(values).tolist()
+    return tf.convert_to_tensor(values).numpy().tolist()
 
 
 def log_gradients(model):

@@ -12,7 +12,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.kernels import SquaredExponential
-from model_values import compiled_step
+from model_values import as_numbers, compiled_step
 from worker_models import (
     MINIBATCH_MODELS,
     MINIBATCH_OPTIONS,
@@ -43,9 +43,9 @@ def a_model(name):
     with STRATEGY.scope():
         model = model_of(name, SHARD)
 
-    loss, gradient = step(model)
+    loss, gradient = compiled_step(model)()
     with STRATEGY.scope():
-        copied = float(copy.deepcopy(model).training_loss())
+        copied = copy.deepcopy(model).training_loss()
         values = [*model.predict_f(X[:3] + 0.1), *numbers_of(model)]
         trained = fit(model, optimizer="adam", max_iterations=3, held_out=data_of(name))
         own = model.loo_log_predictive_density()
@@ -53,24 +53,18 @@ def a_model(name):
         "loss": loss,
         "loss of a copy": copied,
         "gradient": gradient,
-        "values": [np.ravel(value).tolist() for value in values],
+        "values": values,
         "trained": trained.objective,
         "nlpd": trained.held_out["nlpd"],
-        "leave-one-out": own.numpy().tolist(),
+        "leave-one-out": own,
     }
-
-
-def step(model):
-    """Loss and gradient, compiled."""
-    loss, gradient = compiled_step(model)()
-    return float(loss), [np.ravel(part).tolist() for part in gradient]
 
 
 def mixed_precision():
     """Loss and gradient of a model that computes some of its chunks in single precision."""
     with STRATEGY.scope():
         model = mixed_model(SHARD)
-    return step(model)
+    return compiled_step(model)()
 
 
 def minibatch_models():
@@ -84,8 +78,7 @@ def minibatch_models():
                 result = fit(
                     model, (X[SHARD], Y[SHARD]), max_iterations=3, interval=1, **options, **size
                 )
-                q = [np.ravel(values).tolist() for values in (model.q_mu, model.q_sqrt)]
-            found[f"{name} {optimizer}"] = [result.objective, q]
+            found[f"{name} {optimizer}"] = result.objective, (model.q_mu, model.q_sqrt)
     return found
 
 
@@ -109,7 +102,7 @@ def training(stop_after=None):
             return {"error": str(error)}
     return {
         "objective": result.objective,
-        "parameters": [np.ravel(v.numpy()).tolist() for v in model.variables[:3]],
+        "parameters": model.variables[:3],
     }
 
 
@@ -178,4 +171,4 @@ TASKS = {
     "repeated_rows": repeated_rows,
 }
 
-print(json.dumps({name: TASKS[name]() for name in sys.argv[4:]}))
+print(json.dumps({name: TASKS[name]() for name in sys.argv[4:]}, default=as_numbers))
