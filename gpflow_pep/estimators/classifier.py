@@ -237,7 +237,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
     @override
     def _trained(self, model: GPModel, options: FitOptions | None) -> Training:
         """Train on few rows first: sweeps of all rows take long."""
-        if options is not None and options.first_rows is not None:
+        if options is not None and options.first_rows:
             Y = np.asarray(model.data[1])
             of_rarest = np.unique(Y, return_counts=True)[1].min()
             first_rows = max(_FIRST_ROWS, _OF_EACH_CLASS * len(Y) // int(of_rarest))

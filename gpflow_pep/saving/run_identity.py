@@ -134,7 +134,9 @@ def _settings(
 def describe(value: object, *, strict: bool = False) -> str:
     """Serialize a setting to a string, equal in every process; functions and classes by name."""
     described = functools.partial(describe, strict=strict)
-    if isinstance(value, np.ndarray | tf.Tensor | tf.Variable):
+    if isinstance(value, tf.Variable):
+        value = value.read_value()  # NumPy cannot read a variable of several devices
+    if isinstance(value, np.ndarray | tf.Tensor):
         array = np.asarray(value)
         values = described(array.tolist()) if array.dtype.hasobject else str(fingerprint(array))
         return f"{array.dtype} {array.shape} {values}"
