@@ -12,7 +12,7 @@ _HALF_WIDTH = 2.5  # half the width of the square, in lengthscales
 _NUM_ROWS = 1000  # rows of the training and of the test part
 _NUM_WAVES = 500
 _NOISE = 0.05  # fraction of labels drawn at random
-_SERIES = 1000  # added to the seed of the values, other than the seed of the hyperparameters
+_VALUE_SEEDS = 1000  # first seed of the values of series; hyperparameters have smaller ones
 
 
 def three_classes(part: int) -> Floats:
@@ -69,7 +69,7 @@ def gaussian_process_series(number: int) -> Floats:
     """
     lengthscale, noise_variance = series_hyperparameters(number)
     t = np.arange(2 * _NUM_ROWS) * 10.0 / (2 * _NUM_ROWS - 2)
-    rng = np.random.RandomState(_SERIES + number)
+    rng = np.random.RandomState(_VALUE_SEEDS + number)
     return np.column_stack([t, _draw(t[:, None] / lengthscale, noise_variance, rng)])
 
 

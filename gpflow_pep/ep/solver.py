@@ -187,7 +187,7 @@ def _step(problem: Problem, options: SolverOptions, loop: SolverState) -> Solver
     """Sweep at the candidate, accept or reject it, and choose the next one."""
     # Do not shift initial or best sites: converged sites stay bit-identical.
     may_shift = (loop.sweeps >= 0) & tf.equal(loop.final_status, RUNNING) & ~loop.returns_to_best()
-    from_empty = _follows_empty(problem, loop)
+    from_empty = _is_update_from_empty(problem, loop)
     # A cavity far from its label may take thousands of points.
     rough = from_empty & (loop.iterate.change > _ROUGH)
     rough &= loop.sweeps < tf.minimum(_MAX_ROUGH, options.max_sweeps - 1)
@@ -277,10 +277,10 @@ def _keeps_bound(
     return ~applies | (iterate.log_evidence >= loop.iterate.log_evidence - loop.iterate.rounding())
 
 
-def _follows_empty(problem: Problem, loop: SolverState) -> tf.Tensor:
+def _is_update_from_empty(problem: Problem, loop: SolverState) -> tf.Tensor:
     """
-    Return whether the candidate is the end of an update of several latent functions, in an attempt
-    from empty sites.
+    Return whether the candidate ends an update of several latent functions, in an attempt that
+    began with empty sites.
     """
     attempt = loop.attempt
     updates = tf.equal(loop.kind, SWEEPING) & tf.equal(loop.final_status, RUNNING)

@@ -49,7 +49,7 @@ from .laplace import Draws
 
 _WORK = 1e8  # N M² of the default number of points: a fit of a few thousand rows takes seconds
 _ALL_POINTS = 512  # largest number of rows that are all inducing points by default
-_FIRST_ROWS = 10_000  # argument of `fit`: enough rows to find the hyperparameters
+MOST_FIRST_ROWS = 10_000
 _MOST_POINTS = 512  # with n_inducing="auto": limit of a stream, as in `select_num_inducing`
 # In units of the noise variance. A stream with n_inducing="auto" adds rows of larger conditional
 # variance.
@@ -225,7 +225,7 @@ class SparseGPEstimator(BaseEstimator):
         :param refine: if the data have no noise, train again with smaller bounds of noise and
             jitter.
         """
-        options = self._training_options()
+        options = self._training_options(Y)
         if not train:
             options = None
         self._only_x = _only_values(X, X[0])
@@ -307,7 +307,7 @@ class SparseGPEstimator(BaseEstimator):
             return
         self._refuse_new_parts()
         model = self.model_
-        options = self._training_options()
+        options = self._training_options(Y)
         earlier_x = self._only_x
         was_trained = np.isnan(self._only_y).any()
         self._only_x = _only_values(X, self._only_x)
@@ -498,7 +498,11 @@ class SparseGPEstimator(BaseEstimator):
             return max(100, int(np.sqrt(_WORK / num_rows)))
         return validation.positive_integer(self.n_inducing, "n_inducing")
 
-    def _training_options(self) -> FitOptions | None:
+    def _first_rows(self, Y: AnyNDArray) -> int:
+        """Return the argument of `fit`: enough rows to find the hyperparameters."""
+        return MOST_FIRST_ROWS
+
+    def _training_options(self, Y: AnyNDArray) -> FitOptions | None:
         """Return the options of `fit`; None if `optimizer` is None."""
         if isinstance(self.n_inducing, str) and self.n_inducing != "auto":
             raise ValueError(
@@ -524,7 +528,7 @@ class SparseGPEstimator(BaseEstimator):
         if self.tolerance is not None:
             options = replace(options, tolerance=self.tolerance)
         if self.optimizer == "lbfgs":
-            options = replace(options, first_rows=_FIRST_ROWS)
+            options = replace(options, first_rows=self._first_rows(Y))
         return options
 
 

@@ -372,7 +372,7 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
     def _refined(
         self, model: GPModel, training: Training, options: FitOptions | None
     ) -> tuple[GPModel, Training]:
-        options_of_exact = self._training_options()
+        options_of_exact = self._training_options(model.data[1])
         if options is not None and options.train_inducing is None and options_of_exact is not None:
             exact = self._exact_if_better(model, training, options_of_exact)
             if exact is not None:

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray, RegressionData
+from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.config import default_float
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.models.util import InducingPointsLike
+from gpflow.utilities import parameter_dict
 from typing_extensions import Self, override
 
 from .. import validation
@@ -23,7 +24,7 @@ from ..engine import (
 )
 from ..inducing import greedy_conditional_variance
 from ..inducing.rows import distinct
-from ..runtime import ONE_PROCESS, compiled, with_plain_errors
+from ..runtime import ONE_PROCESS, atomic, compiled, with_plain_errors
 from ..saving.arrays_file import Arrays
 from ..saving.parameter_settings import parameter_settings, restore_parameter_settings
 from ..saving.run_identity import settings_of
@@ -225,7 +226,7 @@ class Stream(InducingVariableGP):
         arrays = {name: variable.numpy() for name, variable in self._state_variables().items()}
         arrays[POINTS] = inducing_points(self.inducing_variable).numpy()
         arrays[JITTER] = np.array(self._jitter_of_Kuu())
-        arrays[PARAMETERS] = np.array(parameter_settings(self))
+        arrays[PARAMETERS] = np.array(parameter_settings(self._parameters_by_name()))
         return StreamState(arrays | {SETTINGS: np.array(json.dumps(self._settings_of_parts()))})
 
     @classmethod
@@ -278,14 +279,16 @@ class Stream(InducingVariableGP):
             raise ValueError(
                 f"cannot construct a {cls.__name__} from this state and these parts: {error}"
             ) from error
-        restore_parameter_settings(model, str(state.arrays[PARAMETERS]))
-        state.assign_to(model._state_variables(), model._settings_of_parts())
-        counts = [state.arrays[f"old.{name}"].shape[-2] for name in ("root", "Z", "linear")]
-        if {*counts} != {state.arrays["old.root"].shape[-1]}:
-            raise ValueError(
-                "the state must have a square root, Z and linear terms of as many old points, got "
-                f"{', '.join(map(str, counts))}."
-            )
+        variables = [parameter.unconstrained_variable for parameter in model.parameters]
+        with atomic([*model.parameters, *variables], variables):  # the caller's parts
+            restore_parameter_settings(model._parameters_by_name(), str(state.arrays[PARAMETERS]))
+            state.assign_to(model._state_variables(), model._settings_of_parts())
+            counts = [state.arrays[f"old.{name}"].shape[-2] for name in ("root", "Z", "linear")]
+            if {*counts} != {state.arrays["old.root"].shape[-1]}:
+                raise ValueError(
+                    "the state must have a square root, Z and linear terms of as many old points, "
+                    f"got {', '.join(map(str, counts))}."
+                )
         return model
 
     @classmethod
@@ -295,6 +298,12 @@ class Stream(InducingVariableGP):
         variable.
         """
         return cls((arrays["data.X"], arrays["data.Y"]), *parts, **options)  # type: ignore[arg-type]
+
+    def _parameters_by_name(self) -> dict[str, Parameter]:
+        """Return all parameters, inducing points by number: their paths may change."""
+        points = parameter_dict(self.inducing_variable).values()
+        numbered = {f"points.{number}": each for number, each in enumerate(points)}
+        return other_parameters(self) | numbered
 
     def _settings_of_parts(self) -> dict[str, str]:
         """Return the settings on which the meaning of the arrays depends, by path."""

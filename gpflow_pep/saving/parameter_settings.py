@@ -1,34 +1,38 @@
 """Which parameters of a model are trained, and their weak priors, as JSON."""
 
 import json
+from collections.abc import Mapping
 
 import tensorflow as tf
-from gpflow.base import PriorOn
-from gpflow.models import GPModel
-from gpflow.utilities import parameter_dict, set_trainable
+from gpflow.base import Parameter, PriorOn
+from gpflow.utilities import set_trainable
 
 from ..maths.log_prior import LogPrior
 
 
-def parameter_settings(model: GPModel) -> str:
-    """Return whether each parameter is trained, and the fields of its weak prior, by path."""
+def parameter_settings(parameters: Mapping[str, Parameter]) -> str:
+    """Return by name whether each parameter is trained, and the fields of its weak prior."""
     found = {}
-    for path, parameter in parameter_dict(model).items():
+    for name, parameter in parameters.items():
         fields = None
         if isinstance(parameter.prior, LogPrior):
             fields = vars(parameter.prior) | {"location": parameter.prior.location.numpy().tolist()}
-        found[path] = [parameter.trainable, fields]
+        found[name] = [parameter.trainable, fields]
     return json.dumps(found)
 
 
-def restore_parameter_settings(model: GPModel, text: str) -> None:
-    """Restore the result of :func:`parameter_settings`; paths that the model lacks are left out."""
+def restore_parameter_settings(parameters: Mapping[str, Parameter], text: str) -> None:
+    """
+    Restore the result of :func:`parameter_settings`, except priors of parameters that have others.
+    """
     try:
         saved = json.loads(text)
-        for path, parameter in parameter_dict(model).items():
-            trainable, fields = saved.get(path, [True, None])
+        for name, parameter in parameters.items():
+            trainable, fields = saved.get(name, [parameter.trainable, None])
             set_trainable(parameter, bool(trainable))
-            if fields is not None:
+            if isinstance(parameter.prior, LogPrior):
+                parameter.prior = None
+            if fields is not None and parameter.prior is None:
                 location = tf.Variable(
                     fields.pop("location"), trainable=False, dtype=parameter.dtype
                 )

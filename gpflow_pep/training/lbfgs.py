@@ -138,7 +138,7 @@ class LBFGS:
             outcome = search()
         except _Interrupted:
             self.restore()
-        if self._best_state().loss == np.inf:  # it ended before the first evaluation
+        if self._best_state().loss == np.inf:  # training ended before the first evaluation
             self._evaluate(self._state.best[self._active])
         objective = -self._best_state().loss
         # A line search that failed may have found better parameters, too.
@@ -373,6 +373,9 @@ class LBFGS:
         state.loss = np.inf  # loose sites may underestimate it
         try:
             self._evaluate(state.best[self._active])
+        except _Interrupted:
+            state.loss = before
+            raise
         except FAILURES as error:
             state.loss = before
             state.failure = reason_of(error)
@@ -425,7 +428,7 @@ class LBFGS:
         return loss, gradient
 
     def _stop_if_interrupted(self) -> None:
-        """After Ctrl-C end training, once there is an evaluation to end at."""
+        """Raise `_Interrupted` after Ctrl-C, if any parameters have been evaluated."""
         if self._history.interrupted() and self._best_state().loss < np.inf:
             raise _Interrupted
 

@@ -144,6 +144,27 @@ def test_weak_priors_and_fixed_parameters_are_restored(tmp_path):
     assert len(again.trainable_parameters) == len(model.trainable_parameters) == 3
 
 
+def test_a_refused_state_changes_no_part():
+    model = regression()
+    weak_priors(model)
+    gpflow.set_trainable(model.kernel, False)
+    other = Matern52(1.1, [0.9, 1.2])
+    with refused("differ in kernel"):
+        restored(model.state, other)
+    assert other.lengthscales.prior is None and other.lengthscales.trainable
+    with_priors = restored(regression().state, model.kernel)
+    assert with_priors.log_prior_density() == 0.0 and with_priors.kernel.variance.trainable
+
+
+def test_shared_points_stay_fixed():
+    points = gpflow.inducing_variables.InducingPoints(Z)
+    shared = gpflow.inducing_variables.SharedIndependentInducingVariables(points)
+    model = StreamingSGPR((X[:20], Y[:20]), kernel(), shared)
+    gpflow.set_trainable(points, False)
+    again = StreamingSGPR.from_state(model.state, kernel())
+    assert not again.inducing_variable.trainable_parameters
+
+
 def test_other_options_are_refused():
     with refused("and options; they differ in whiten"):
         StreamingSVGP.from_state(variational().state, kernel(), Gaussian())

@@ -156,7 +156,10 @@ def test_an_evaluation_is_not_begun_after_ctrl_c(as_new):
 
 
 def test_ctrl_c_before_the_first_step_ends_at_the_best_evaluation(as_new, monkeypatch):
-    """Pressed before the only start is evaluated, and in each evaluation of several."""
+    """
+    Press Ctrl-C before the only start is evaluated, and in each of the first four evaluations of
+    several starts.
+    """
     model = as_new("PEPClassifier")
     model.kernel.lengthscales.assign(0.01 * model.kernel.lengthscales)
     start = values(model)
