@@ -25,7 +25,7 @@ from experiments.protocols.arguments import add_running, parser_of
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run protocols; see ``--help``."""
-    given = sys.argv[1:] if arguments is None else arguments
+    given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == ["next"]:
         from experiments.papers.next import main as run_next
 

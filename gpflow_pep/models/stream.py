@@ -28,7 +28,14 @@ from ..runtime import ONE_PROCESS, atomic, compiled, with_plain_errors
 from ..saving.arrays_file import Arrays
 from ..saving.parameter_settings import parameter_settings, restore_parameter_settings
 from ..saving.run_identity import settings_of
-from ..saving.stream_state import JITTER, PARAMETERS, POINTS, SETTINGS, StreamState
+from ..saving.stream_state import (
+    JITTER,
+    NOT_VARIABLES,
+    PARAMETERS,
+    POINTS,
+    SETTINGS,
+    StreamState,
+)
 from .kernels_and_inducing_variables import (
     assign_inducing_points,
     inducing_points,
@@ -243,7 +250,7 @@ class Stream(InducingVariableGP):
         :raises ValueError: if the state does not fit a model of this class, these parts and
             options, or if alpha is given.
         """
-        needed = {POINTS, SETTINGS, JITTER, PARAMETERS, *cls._NEEDED}
+        needed = {*NOT_VARIABLES, *cls._NEEDED}
         missing = sorted(needed - getattr(state, "arrays", {}).keys())
         if missing:
             raise ValueError(

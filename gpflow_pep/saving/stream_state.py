@@ -24,6 +24,7 @@ POINTS = "inducing.Z"
 SETTINGS = "parts"
 JITTER = "jitter"
 PARAMETERS = "parameters"
+NOT_VARIABLES = {POINTS, SETTINGS, JITTER, PARAMETERS}
 _VERSION_KEY = "version"
 _VERSION = 1  # of the names and shapes listed in docs/guide/streams.md
 
@@ -98,9 +99,7 @@ class StreamState:
         Assign the arrays to the variables of these names; nothing if a name, an array or a setting
         does not fit.
         """
-        if names := sorted(
-            variables.keys() ^ (self.arrays.keys() - {POINTS, SETTINGS, JITTER, PARAMETERS})
-        ):
+        if names := sorted(variables.keys() ^ (self.arrays.keys() - NOT_VARIABLES)):
             raise ValueError(
                 "the state must have the parameters of this model; they differ in "
                 f"{', '.join(names)}."

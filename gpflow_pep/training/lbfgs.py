@@ -161,7 +161,7 @@ class LBFGS:
             outcome = self._best_of([self._state.best, np.array(end)][: 1 + int(has_end)])
         else:
             ranked = self._ranked_starts()
-            self._state = ranked[0]
+            self._state = ranked[0]  # the loss of the last start may be inaccurate
             self._stop_if_interrupted()
             ends = [each.best for each in ranked]
             outcome = self._best_of(ends[:number])
