@@ -157,8 +157,7 @@ class LBFGS:
         may_ignore_inputs = is_cheap
         number = 1 + self._options.n_restarts
         if history.iterations > 0:  # resumed from a checkpoint
-            has_end, *end = self._best_end.numpy()
-            outcome = self._best_of([self._state.best, np.array(end)][: 1 + int(has_end)])
+            outcome = self._best_of(self._known_ends())
         else:
             ranked = self._ranked_starts()
             self._state = ranked[0]  # the loss of the last start may be inaccurate
@@ -191,6 +190,20 @@ class LBFGS:
         if may_ignore_inputs and outcome.status == CONVERGED and self._ignores_inputs():
             outcome = Outcome(CONVERGED, f"{outcome.reason} {_IGNORED}")
         return outcome
+
+    def _known_ends(self) -> list[AnyNDArray]:
+        """Return where a resumed run begins: its best parameters and the end of earlier starts.
+
+        The better one comes first, so that it is kept if the run is stopped again.
+        """
+        present = self._state.best
+        has_end, *end = self._best_end.numpy()
+        if not has_end:
+            return [present]
+        for known in (present, np.array(end)):
+            self._go_to(known)
+            self._ends.append(self._state)
+        return [each.best for each in sorted(self._ends, key=attrgetter("loss"))]
 
     def _from_present(self) -> Outcome:
         """Train from the present parameters; evaluate the loss there if no iteration remains."""

@@ -259,14 +259,24 @@ def test_a_damaged_checkpoint_is_rejected(as_new, ended, tmp_path):
         assert_equal(values(model), before)
 
 
-def test_lbfgs_resumes_with_the_end_of_an_earlier_start(as_new, tmp_path):
+def stop():
+    raise StopIteration
+
+
+@pytest.mark.parametrize("stopped_again", [False, True])
+def test_lbfgs_resumes_with_the_end_of_an_earlier_start(as_new, tmp_path, stopped_again):
     """
     Stopped while the second start is trained, the resumed run keeps the first one's end if it is
-    better.
+    better, even if it is stopped, too, at its first record.
     """
     options = {"n_restarts": 2, "train_inducing": False, "max_iterations": 300}
+    path = tmp_path / "c.npz"
     once = fit(as_new("PEPR"), **{**options, "n_restarts": 0})
-    number = once.iterations + 2
-    model, result = interrupted(as_new, "PEPR", tmp_path / "c.npz", [number], **options)
+    with pytest.raises(KeyboardInterrupt):
+        callback = At(once.iterations + 2, press)
+        fit(as_new("PEPR"), checkpoint=path, checkpoint_seconds=0.0, callback=callback, **options)
+    callback = At(1, stop) if stopped_again else None
+    model = as_new("PEPR")
+    result = fit(model, checkpoint=path, callback=callback, **options)
     assert result.objective[-1] >= once.objective[-1] - 1e-6
     assert_allclose(result.objective[-1], model.maximum_log_likelihood_objective(), rtol=1e-9)
