@@ -188,8 +188,10 @@ def _real(given: object, name: str) -> AnyNDArray:
 
 def regression_data(data: object) -> tuple[AnyNDArray, AnyNDArray]:
     """Return X [N, D] and Y [N, P] as finite arrays of ``default_float()``."""
-    if not isinstance(data, tuple | list) or len(data) != 2:
+    if not isinstance(data, tuple | list):
         raise ValueError(f"data must be a pair (X, Y), got {type(data).__name__}.")
+    if len(data) != 2:
+        raise ValueError(f"data must be a pair (X, Y), got a sequence of length {len(data)}.")
     X = matrix(data[0], "data[0] (X)", "D")
     Y = matrix(data[1], "data[1] (Y)", "P")
     if len(X) != len(Y):

@@ -202,7 +202,7 @@ DATA = [
     ((pd.DataFrame({"a": [2**53 + 1] * N, "b": 0.5}), Y), r"\[0\] \(X\).*9007199254740993"),
     ((X, None), r"\[1\] \(Y\)"),
     ({"X": X, "Y": Y}, "pair.*[dD]ict"),
-    ((X,), "pair"),
+    ((X,), "pair.*of length 1"),
     (None, "pair.*NoneType"),
 ]
 
