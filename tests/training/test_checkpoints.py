@@ -272,8 +272,8 @@ def test_lbfgs_resumes_with_the_end_of_an_earlier_start(as_new, tmp_path, stoppe
     options = {"n_restarts": 2, "train_inducing": False, "max_iterations": 300}
     path = tmp_path / "c.npz"
     once = fit(as_new("PEPR"), **{**options, "n_restarts": 0})
+    callback = At(once.iterations + 2, press)
     with pytest.raises(KeyboardInterrupt):
-        callback = At(once.iterations + 2, press)
         fit(as_new("PEPR"), checkpoint=path, checkpoint_seconds=0.0, callback=callback, **options)
     callback = At(1, stop) if stopped_again else None
     model = as_new("PEPR")
