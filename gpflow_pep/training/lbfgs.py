@@ -192,7 +192,8 @@ class LBFGS:
         return outcome
 
     def _known_ends(self) -> list[AnyNDArray]:
-        """Return where a resumed run begins: its best parameters and the end of earlier starts.
+        """
+        Return where a resumed run begins: its best parameters and the best end of earlier starts.
 
         The better one comes first, so that it is kept if the run is stopped again.
         """
@@ -203,7 +204,7 @@ class LBFGS:
         for known in (present, np.array(end)):
             self._go_to(known)
             self._ends.append(self._state)
-        return [each.best for each in sorted(self._ends, key=attrgetter("loss"))]
+        return [each.best for each in self._ranked_ends()]
 
     def _from_present(self) -> Outcome:
         """Train from the present parameters; evaluate the loss there if no iteration remains."""
@@ -311,6 +312,10 @@ class LBFGS:
                     self._ends.append(self._state)
             except FAILURES:
                 self._objective.check_data()
+        return self._ranked_ends()
+
+    def _ranked_ends(self) -> list[SearchState]:
+        """Return the ends, the best first, and forget the last one: the next search is another."""
         self._objective.restart()
         return sorted(self._ends, key=attrgetter("loss"))
 

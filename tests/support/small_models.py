@@ -31,6 +31,11 @@ class At:
             self.action()
 
 
+def stop():
+    """An action of a callback that ends training."""
+    raise StopIteration
+
+
 class Trend(gpflow.functions.Function):
     """A mean function with a Python function as its setting."""
 

@@ -17,6 +17,7 @@ from small_models import (
     data_for,
     held_out_for,
     options_for,
+    stop,
     values,
 )
 
@@ -28,23 +29,17 @@ def press():
     raise KeyboardInterrupt
 
 
-def interrupted(as_new, name, path, counts, **options):
-    """
-    The model after trainings of which all but the last were interrupted; each starts as a new model
-    does.
-    """
-    for count in counts:
-        with pytest.raises(KeyboardInterrupt):
-            fit(
-                as_new(name),
-                data_for(name),
-                checkpoint=path,
-                checkpoint_seconds=0.0,
-                callback=At(count, press),
-                **options,
-            )
-    model = as_new(name)
-    return model, fit(model, data_for(name), checkpoint=path, checkpoint_seconds=0.0, **options)
+def interrupt(as_new, name, path, count, **options):
+    """Train a new model until the count-th record."""
+    with pytest.raises(KeyboardInterrupt):
+        fit(
+            as_new(name),
+            data_for(name),
+            checkpoint=path,
+            checkpoint_seconds=0.0,
+            callback=At(count, press),
+            **options,
+        )
 
 
 # --- interrupted ----------------------------------------------------------------------------------
@@ -71,7 +66,10 @@ def test_adam_resumes_exactly(as_new, tmp_path, name, options):
     model = as_new(name)
     expected = fit(model, data_for(name), **options)
     trained = values(model)
-    again, result = interrupted(as_new, name, tmp_path / "c.npz", [2], **options)
+    path = tmp_path / "c.npz"
+    interrupt(as_new, name, path, 2, **options)
+    again = as_new(name)
+    result = fit(again, data_for(name), checkpoint=path, checkpoint_seconds=0.0, **options)
     assert_equal(values(again), trained)
     assert result.objective == expected.objective
     assert result.held_out == expected.held_out
@@ -259,10 +257,6 @@ def test_a_damaged_checkpoint_is_rejected(as_new, ended, tmp_path):
         assert_equal(values(model), before)
 
 
-def stop():
-    raise StopIteration
-
-
 @pytest.mark.parametrize("stopped_again", [False, True])
 def test_lbfgs_resumes_with_the_end_of_an_earlier_start(as_new, tmp_path, stopped_again):
     """
@@ -272,9 +266,7 @@ def test_lbfgs_resumes_with_the_end_of_an_earlier_start(as_new, tmp_path, stoppe
     options = {"n_restarts": 2, "train_inducing": False, "max_iterations": 300}
     path = tmp_path / "c.npz"
     once = fit(as_new("PEPR"), **{**options, "n_restarts": 0})
-    callback = At(once.iterations + 2, press)
-    with pytest.raises(KeyboardInterrupt):
-        fit(as_new("PEPR"), checkpoint=path, checkpoint_seconds=0.0, callback=callback, **options)
+    interrupt(as_new, "PEPR", path, once.iterations + 2, **options)
     callback = At(1, stop) if stopped_again else None
     model = as_new("PEPR")
     result = fit(model, checkpoint=path, callback=callback, **options)

@@ -13,7 +13,7 @@ from gpflow.kernels import Matern52
 from gpflow.utilities import multiple_assign
 from numpy.testing import assert_allclose, assert_equal
 from quick import partly_slow
-from small_models import WITH_SITES, At, X, Y, data_for, options_for, values
+from small_models import WITH_SITES, At, X, Y, data_for, options_for, stop, values
 
 from gpflow_pep import select_alpha
 from gpflow_pep.training import fit
@@ -33,10 +33,6 @@ def _handled():
 
 def press():
     signal.raise_signal(signal.SIGINT)
-
-
-def stop():
-    raise StopIteration
 
 
 @partly_slow(
