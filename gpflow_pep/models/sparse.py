@@ -43,7 +43,6 @@ from ..engine.chunks import ROWS_PER_CHUNK as ROWS_ON_CPU
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import cholesky, cholesky_with_growing_jitter, finite, sufficient_jitter
 from ..runtime import (
-    Compiled,
     Tensors,
     WithGradient,
     Workers,
@@ -273,15 +272,12 @@ class InducingVariableGP(GPModel):
         self.__dict__.update(deepcopy(attributes, memo))
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: object) -> Any:
-        """
-        Omit compiled methods (exports include the functions they need) and, in TensorFlow
-        checkpoints, the data.
-        """
+        """Omit the data in TensorFlow checkpoints."""
         left_out = ("_data", "_chunks") if save_type == "checkpoint" else ()
         return {
             name: part
             for name, part in super()._trackable_children(save_type, **kwargs).items()
-            if not (name in left_out or isinstance(getattr(type(self), name, None), Compiled))
+            if name not in left_out
         }
 
     def _factorize(self, Kuu: tf.Tensor) -> tf.Tensor:

@@ -20,7 +20,6 @@ from .devices import (
 )
 from .distribution import ONE_PROCESS, Workers, check_disjoint, local_variable, row_hashes
 from .tracing import (
-    Compiled,
     compiled,
     functions_of_model,
     in_xla,

@@ -167,7 +167,22 @@ class Compiled:
         functions = compiled_functions(instance, _TRACES, getattr(instance, "_structure", list)())
         bound = self._function(functions).__get__(instance, owner)
         bound._omit_frequent_tracing_warning = True
-        return bound
+        return _Method(bound)
+
+
+class _Method:
+    """
+    A compiled method of an instance; no ``tf.function``, because exports trace those of a module.
+    """
+
+    def __init__(self, function: Any):
+        self._function = function
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        return self._function(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._function, name)
 
 
 @functools.cache

@@ -18,6 +18,7 @@ SETTINGS = [
     "TSGPR",
     "BTSGPR shared",
     "PEP scale learned",
+    "BlockPEP",
     "StreamingPEP",
     "StreamingSGPR",
 ]
