@@ -42,6 +42,15 @@ thousands of operations, a few times only: to optimize them takes a sixth of the
 """
 
 
+SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text().splitlines())
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests that are listed as slow."""
+    if item.nodeid.split("[")[0] in SLOW:
+        item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def graphs(request: pytest.FixtureRequest) -> Generator[None, None, None]:
     """Leave the graphs of most folders unoptimized."""

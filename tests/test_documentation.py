@@ -36,7 +36,6 @@ def text_of(path):
     return path.read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", [path for path in PAGES[1:] if BLOCK.search(text_of(path))], ids=lambda path: path.stem
 )

@@ -83,7 +83,6 @@ def test_imports_point_down_the_table():
     assert [each for path in files for each in upward(path, order)] == []
 
 
-@pytest.mark.slow
 def test_a_model_is_trained_without_private_modules():
     """Modules of TensorFlow that are cosmetic, or for several workers or devices, may move."""
     command = [sys.executable, "-c", TRAINING]
@@ -117,3 +116,10 @@ def test_classes_inherit_from_at_most_five_of_the_package():
         for _, kind in classes:
             own = [each for each in kind.__mro__ if each.__module__.startswith("gpflow_pep.")]
             assert len(own) <= 5, own
+
+
+def test_the_list_of_slow_tests_names_tests():
+    listed = [line for line in (ROOT / "tests" / "slow.txt").open() if not line.startswith("#")]
+    assert listed == sorted(set(listed))
+    for path, function in (line.strip().split("::") for line in listed):
+        assert f"\ndef {function}(" in (ROOT / path).read_text()

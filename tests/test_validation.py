@@ -273,7 +273,6 @@ def test_inputs_in_a_list_are_not_rounded(make):
         assert_all_equal(predict(values), predict(np.array(values)))
 
 
-@pytest.mark.slow
 def test_the_largest_numbers_that_are_counted_to():
     """None of them overflows where it is used."""
     largest = np.int64(2**31 - 1)

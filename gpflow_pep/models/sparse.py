@@ -366,7 +366,7 @@ class InducingVariableGP(GPModel):
             # One graph for any number of rows, without a loop over chunks, which would double the
             # time of tracing.
             specs = tuple(map(tf.TensorSpec.from_tensor, values))
-            predict = self._compiled_predict_y_of_chunk.get_concrete_function(
+            predict = self._compiled_predict_y_of_chunk.func.get_concrete_function(
                 specs, tf.TensorSpec([None, Xnew.shape[1]], Xnew.dtype)
             )
         self._eager_chunks = max(0, self._eager_chunks - count)

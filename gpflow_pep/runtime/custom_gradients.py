@@ -68,9 +68,9 @@ def derivatives(
     return tuple(tf.convert_to_tensor(derivative) for derivative in pulled)
 
 
-def unrecorded(compiled: Any, *args: object) -> Any:
+def unrecorded(method: Any, *args: object) -> Any:
     """
-    Call a compiled function without recording it on the caller's tapes.
+    Call a compiled method without recording it on the caller's tapes.
 
     In a graph its results are not differentiated, either: the derivatives of its loops would take a
     minute to trace. It is traced before recording stops, because tapes in it must record, and in a
@@ -82,10 +82,10 @@ def unrecorded(compiled: Any, *args: object) -> Any:
 
     def trace() -> Any:
         with nullcontext() if graph is None else graph.as_default():
-            return compiled.get_concrete_function(*args)
+            return method.func.get_concrete_function(*args)
 
     if not may_be_recorded() or tf.distribute.has_strategy():
-        concrete = compiled.get_concrete_function(*args)
+        concrete = method.func.get_concrete_function(*args)
     else:
         with ThreadPoolExecutor(1) as thread:
             concrete = thread.submit(contextvars.copy_context().run, trace).result()

@@ -118,7 +118,10 @@ def on_demand(function: Callable[..., Any]) -> Any:
 
 
 class Compiled:
-    """A compiled function; as a method, compiled separately for each instance."""
+    """
+    A compiled function; as a method, compiled separately for each instance. The ``tf.function`` of
+    a method is ``instance.method.func``.
+    """
 
     _name = ""
 
@@ -131,10 +134,7 @@ class Compiled:
     def _function(self, functions: dict[tuple[str, bool], Any]) -> Any:
         """Return the ``tf.function`` for the context of the call, and store it in `functions`."""
         # XLA needs separate graphs, but tf.function would reuse existing ones.
-        key = (
-            self._name,
-            in_xla(),
-        )
+        key = self._name, in_xla()
         if key not in functions:
             function = tf.function(self._traced, autograph=False, **self._options)
             # TensorFlow counts the traces of a method over all instances of a class, and warns
@@ -167,22 +167,8 @@ class Compiled:
         functions = compiled_functions(instance, _TRACES, getattr(instance, "_structure", list)())
         bound = self._function(functions).__get__(instance, owner)
         bound._omit_frequent_tracing_warning = True
-        return _Method(bound)
-
-
-class _Method:
-    """
-    A compiled method of an instance; no ``tf.function``, because exports trace those of a module.
-    """
-
-    def __init__(self, function: Any):
-        self._function = function
-
-    def __call__(self, *args: object, **kwargs: object) -> Any:
-        return self._function(*args, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._function, name)
+        # Exports of a module would trace a tf.function among its attributes.
+        return functools.partial(bound)
 
 
 @functools.cache

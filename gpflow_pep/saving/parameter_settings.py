@@ -1,7 +1,8 @@
 """Which parameters of a model are trained, and their weak priors, as JSON."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import tensorflow as tf
 from gpflow.base import Parameter, PriorOn
@@ -25,7 +26,7 @@ def restore_parameter_settings(parameters: Mapping[str, Parameter], text: str) -
     """
     Restore the result of :func:`parameter_settings`, except priors of parameters that have others.
     """
-    try:
+    with written_as_json("parameters", text):
         saved = json.loads(text)
         for name, parameter in parameters.items():
             trainable, fields = saved.get(name, [parameter.trainable, None])
@@ -38,7 +39,14 @@ def restore_parameter_settings(parameters: Mapping[str, Parameter], text: str) -
                 )
                 parameter.prior = LogPrior(location, **fields)
                 parameter.prior_on = PriorOn.CONSTRAINED
+
+
+@contextmanager
+def written_as_json(name: str, text: str) -> Iterator[None]:
+    """Turn errors of reading the JSON `text`, an array of a state, into a ValueError naming it."""
+    try:
+        yield
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(
-            f"the state's parameters must be JSON that a model wrote, got {text[:40]!r}."
+            f"the state's {name} must be JSON that a model wrote, got {text[:40]!r}."
         ) from error

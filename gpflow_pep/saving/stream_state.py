@@ -17,6 +17,7 @@ from .arrays_file import (
     unusable,
     without_digest,
 )
+from .parameter_settings import written_as_json
 from .run_identity import differing
 
 # The arrays that are not variables of a model.
@@ -105,14 +106,8 @@ class StreamState:
                 f"{', '.join(names)}."
             )
         text = str(self.arrays[SETTINGS])
-        try:
-            saved = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(
-                f"the state's {SETTINGS} must be JSON that a model wrote, got {text[:40]!r}."
-            ) from error
-        if not isinstance(saved, dict):
-            raise ValueError(f"the state's {SETTINGS} must be settings by path, got {text[:40]!r}.")
+        with written_as_json(SETTINGS, text):
+            saved = dict(json.loads(text))
         if names := differing(settings, saved):
             raise ValueError(
                 "the state must come from a model with the same kernel, likelihood, mean function "

@@ -6,7 +6,6 @@ the seed alone.
 import json
 
 import numpy as np
-import pytest
 
 from campaign import convergence
 from campaign.convergence import KINDS, Models, data, problems, solve
@@ -33,7 +32,6 @@ def test_problems_follow_from_the_seed():
         assert all(np.array_equal(one, two) for one, two in zip((X, Y, Z), once_more, strict=True))
 
 
-@pytest.mark.slow
 def test_a_small_share():
     """
     Each ends with a true status, or with the error that says what is not finite; nearly all

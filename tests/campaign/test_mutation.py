@@ -122,7 +122,6 @@ def test_the_command(monkeypatch, capsys, tmp_path):
     assert len(json.loads(output.read_text())) == 1
 
 
-@pytest.mark.slow
 def test_a_mutant_is_killed():
     """In a process of its own, whose tests pass without the change."""
     tests = ["tests/maths/test_normal.py"]

@@ -70,7 +70,6 @@ def assert_close(actual, expected, tolerance):
     assert_near(numbers_in(actual), expected, tolerance * max(1.0, np.abs(expected).max()))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_two_devices_give_what_one_gives(found_of_others, name):
     both, one = found_of_others[0][name]
@@ -82,7 +81,6 @@ def test_two_devices_give_what_one_gives(found_of_others, name):
     assert first == second  # on both devices, to the last digit
 
 
-@pytest.mark.slow
 def test_minibatch_models_are_trained_as_with_one_device(found_of_others):
     for both, one in found_of_others[0]["without_data"]:  # with natural gradients, and without
         for kind in one:
@@ -90,25 +88,21 @@ def test_minibatch_models_are_trained_as_with_one_device(found_of_others):
         assert both["parameters"][0] == both["parameters"][1]
 
 
-@pytest.mark.slow
 def test_one_device_continues_the_training_of_two(found_of_others):
     _, one = found_of_others[0]["PEPR"]
     assert_close(found_of_others[0]["checkpoint"], one["adam"], AFTER_TRAINING)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("task", ["used_outside", "minibatches_of_rows_with_sites"])
 def test_training_outside_of_the_scope_and_minibatches(found_of_others, task):
     actual, expected = found_of_others[0][task]
     assert_close(actual, expected, AFTER_TRAINING)
 
 
-@pytest.mark.slow
 def test_parameters_that_are_fixed_stay(found_of_others):
     assert found_of_others[0]["used_outside"][0][-1] == 1.0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["PEPR", "PEPClassifier"])
 def test_a_step_in_all_replicas_gives_each_the_gradient(request, name):
     numbers, _ = request.getfixturevalue("found" if name == "PEPR" else "found_of_others")
@@ -124,7 +118,6 @@ REFUSED = {
 }
 
 
-@pytest.mark.slow
 def test_xla_and_adam_outside_of_the_scope_are_refused(found):
     for task, message in REFUSED.items():
         assert message in found[0][task]
@@ -144,21 +137,18 @@ def products_of_loops(log, name, devices):
     return collections.Counter(device for _, device in placed)
 
 
-@pytest.mark.slow
 def test_every_device_works_on_its_rows(found_of_others):
     """There is one loop on each device for each pass, forward and back, and no other loop."""
     counts = products_of_loops(found_of_others[1], "PEPR", 2)
     assert counts["CPU:0"] == counts["CPU:1"] > 5
 
 
-@pytest.mark.slow
 def test_every_device_works_on_its_sites(found_of_others):
     """The loop over sweeps is on the first device; in it each device has a loop over its rows."""
     counts = products_of_loops(found_of_others[1], "PEPClassifier", 2)
     assert counts["CPU:0"] > counts["CPU:1"] > 5
 
 
-@pytest.mark.slow
 def test_without_a_strategy_one_device_works(found_of_others):
     counts = products_of_loops(found_of_others[1], "PEPR", 1)
     assert counts["CPU:0"] > 5

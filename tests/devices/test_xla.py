@@ -110,7 +110,6 @@ def test_the_same_with_and_without(name):
             assert_near(other, one, SAME * scale)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["PEPR", "PEPR of chunks"])
 def test_leave_one_out_densities(name):
     model, _ = made(name)
@@ -118,7 +117,6 @@ def test_leave_one_out_densities(name):
     assert_allclose(density(), model.loo_log_predictive_density(), rtol=SAME)
 
 
-@pytest.mark.slow
 def test_a_compiled_function_takes_other_numbers_of_rows():
     model = collapsed(PEPR, chunk_size=25)
     loss = by_xla(model.training_loss)
@@ -208,7 +206,6 @@ def test_data_that_are_not_finite(make, place):
     assert np.isfinite(run()[0])
 
 
-@pytest.mark.slow
 @partly_slow("make", [regression, regression_in_chunks], 1)
 def test_a_matrix_that_is_not_positive_definite(make):
     with configured(jitter=0.0):
@@ -225,7 +222,6 @@ def test_a_power_that_is_out_of_range():
         assert_is_nan(run)
 
 
-@pytest.mark.slow
 def test_numbers_of_rows_that_contradict_each_other():
     model = collapsed(PEPR)
     loss = by_xla(model.training_loss)
@@ -234,7 +230,6 @@ def test_numbers_of_rows_that_contradict_each_other():
     assert np.isnan(loss())
 
 
-@pytest.mark.slow
 def test_predictions_at_what_is_not_finite():
     assert np.isnan(by_xla(collapsed(PEPR).predict_f)(np.full_like(X_NEW, np.nan))).all()
 
@@ -286,7 +281,6 @@ def test_rejects_quadrature(name):
 # --- training -------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @partly_slow("name", ["PEPR", "ARPEP of a Gaussian"], 1)
 def test_training(name):
     losses = []
@@ -300,7 +294,6 @@ def test_training(name):
     assert_allclose(*losses, rtol=2.0**5 * SAME)
 
 
-@pytest.mark.slow
 def test_training_raises_the_usual_error():
     model = collapsed(PEPR)
     model.data[1].assign(with_nan(model.data[1]))
@@ -308,7 +301,6 @@ def test_training_raises_the_usual_error():
         fit(model, jit_compile=True)
 
 
-@pytest.mark.slow
 def test_training_recovers_as_usual():
     """A learning rate that is far too large: some step fails."""
     reasons = []
@@ -332,7 +324,6 @@ def test_training_refuses_what_xla_cannot_compile():
         fit(classifier(), optimizer="adam", batch_size=20, jit_compile=True)
 
 
-@pytest.mark.slow
 def test_a_stream_goes_on_after_it_was_compiled():
     model = StreamingSGPR((X[:30], Y[:30]), kernel(), Z, alpha=0.5)
     loss = by_xla(model.training_loss)

@@ -194,7 +194,6 @@ def converges_on(X, Y):
         assert np.all(np.diff(values) > 0.0)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("error::UserWarning:gpflow_pep")
 def test_breast_cancer():
     X, y = load_breast_cancer(return_X_y=True)
@@ -281,7 +280,6 @@ def ends_well(model):
     return False
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", HARD)
 @pytest.mark.filterwarnings("ignore:The sites have not converged")
 def test_hard_problems_converge_or_say_so(case):
@@ -318,7 +316,6 @@ def test_hard_problems_converge_or_say_so(case):
                 )
 
 
-@pytest.mark.slow
 def test_an_update_that_overflows_is_an_error():
     """The update overflows even under the prior; the sites are unchanged."""
     kernel = SquaredExponential(1.0)

@@ -58,7 +58,6 @@ def model_of(likelihood):
     return several_classes(likelihood, 0.5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_classes_do_not_shift_together(name, alpha):

@@ -191,7 +191,7 @@ def test_rows_one_at_a_time(classes):
     )
     many = np.tile(X, (ROWS_PER_CHUNK // len(X) + 2, 1))
     assert_allclose(predict(many)[-60:], predict(X), rtol=1e-10, atol=1e-12)
-    assert estimator.model_._compiled_predict_y_of_chunk.experimental_get_tracing_count() == 1
+    assert estimator.model_._compiled_predict_y_of_chunk.func.experimental_get_tracing_count() == 1
 
 
 def test_points_of_an_index_are_rows():

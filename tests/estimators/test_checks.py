@@ -22,7 +22,6 @@ def test_scikit_learn(estimator, check, monkeypatch):
     run(estimator, check, monkeypatch)
 
 
-@pytest.mark.slow
 @parametrize_with_checks(OTHERS)
 def test_scikit_learn_with_training_or_sites(estimator, check, monkeypatch):
     run(estimator, check, monkeypatch)

@@ -98,7 +98,6 @@ def test_average_is_the_mixture_of_the_models(model, full_cov):
     assert_all_equal(model.variables, before)
 
 
-@pytest.mark.slow
 def test_few_rows_are_averaged(estimator):
     """
     The average is less certain than the maximum, and equal in copies, pickles and any order of

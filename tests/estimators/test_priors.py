@@ -1,7 +1,6 @@
 """The estimators' weak priors: who has them, and how they change fits, refits and streams."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.kernels import Matern52
@@ -26,7 +25,6 @@ def negative_log_density(estimator, rows):
     return np.mean(0.5 * np.log(2.0 * np.pi * sd**2) + 0.5 * ((rows[1] - mean) / sd) ** 2)
 
 
-@pytest.mark.slow
 def test_a_wide_table_is_not_overfitted():
     train, held_out = WIDE
     scores = [
@@ -62,7 +60,6 @@ def test_the_value_of_the_log_marginal_likelihood_excludes_the_priors():
     assert_allclose(estimator.log_marginal_likelihood_value_, objective, rtol=1e-5)
 
 
-@pytest.mark.slow
 def test_a_refit_uses_the_priors_of_its_own_data():
     """A compiled model is used again: its priors move with the data."""
     others = [1e3 * X[:50], y[:50]]

@@ -187,7 +187,6 @@ def test_a_finer_model_with_a_lower_evidence_is_discarded(X, y):
     assert fitted.model_.likelihood.variance.numpy() < 2.0
 
 
-@pytest.mark.slow
 def test_a_stream_gets_the_points_that_it_lacks(X, y):
     estimator = SparseGPRegressor(n_inducing=12, max_iterations=3, random_state=0)
     estimator.partial_fit(X[:5], y[:5])
@@ -281,7 +280,6 @@ def test_a_stream_whose_y_jumps_warns_once_a_batch():
     assert "call fit on rows that span the new range" in messages[0]
 
 
-@pytest.mark.slow
 def test_a_stream_whose_y_shrinks_warns():
     """Not if a batch has few rows, or equal y: these say little about the scale."""
     first = 2.0 + 3.0 * np.tile([-1.0, 1.0], 10)
@@ -296,7 +294,6 @@ def test_a_stream_whose_y_shrinks_warns():
         estimator.partial_fit(X, 2.0 + 1e-3 * (first - 2.0))
 
 
-@pytest.mark.slow
 def test_a_stream_in_extreme_units():
     """No square of X is needed: powers of the unit would leave floating point range."""
     X = np.random.default_rng(5).uniform(0.0, 5.0, [20, 1])
@@ -332,7 +329,6 @@ def test_rows_that_are_copies(X, y):
     assert estimator.set_params(n_inducing=3).fit(rows, y[:20]).n_inducing_ == 3
 
 
-@pytest.mark.slow
 def test_auto(X, y):
     """
     The estimator uses the selected number and stores the selection; a fit with a given number
@@ -520,7 +516,6 @@ def test_constant_columns_and_targets(X):
     assert_allclose(estimator.predict(rows), 40.0, rtol=1e-6)
 
 
-@pytest.mark.slow
 def test_noise_of_a_stream_with_few_points_is_the_noise_of_its_rows():
     """
     Eight batches of 60 rows of 3 sin(x), with noise of standard deviation 1: 480 rows determine it

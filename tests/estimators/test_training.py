@@ -167,7 +167,6 @@ def test_settings_describe_kernels():
     assert one is not None and other is not None and one != other
 
 
-@pytest.mark.slow
 def test_threads(X, y):
     """Four threads train four separate models."""
     estimators = [regressor(alpha=alpha) for alpha in (0.0, 0.3, 0.6, 1.0)]
@@ -187,7 +186,6 @@ np.save(sys.argv[3], estimator.predict(np.load(sys.argv[2]), return_std=True))
 """
 
 
-@pytest.mark.slow
 def test_other_processes(X, y, tmp_path):
     """A new process gives the same predictions bit for bit; two processes search like one."""
     estimator = regressor().fit(X, y)

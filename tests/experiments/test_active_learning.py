@@ -1,7 +1,6 @@
 """Active learning: the division of the rows, and the selection of rows to label."""
 
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from experiments import datasets
@@ -31,7 +30,6 @@ def test_entropy():
     )
 
 
-@pytest.mark.slow
 def test_rows_are_asked_about(run_experiment):
     sizes = {"initial": 10, "num_test": 400, "additions": 5, "per_round": 3, "M": 4, "maxiter": 2}
     result = run_experiment("labeling", dataset="breast-cancer", model="SVGP", **sizes).result

@@ -43,7 +43,6 @@ SMALL_STREAM = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("task", DEMONSTRATIONS)
 def test_short_demonstration(task, runs, capfd, monkeypatch):
     """Two of the methods; each is compiled anew, which takes most of its time."""

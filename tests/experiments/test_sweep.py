@@ -32,7 +32,6 @@ def plan(tmp_path):
     return path
 
 
-@pytest.mark.slow
 def test_a_sweep_of_real_runs(plan, runs, capfd, monkeypatch):
     """M = 70 is more than there are training rows."""
     monkeypatch.setattr(running, "cpu_count", lambda: 2)

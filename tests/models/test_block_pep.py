@@ -180,7 +180,6 @@ def test_refuses_what_needs_single_rows():
             method()
 
 
-@pytest.mark.slow
 def test_a_prior_much_wider_than_the_likelihood():
     """PEP computes the sites of blocks of one row by another quadrature."""
     X = line(0.0, 1.0, 6)

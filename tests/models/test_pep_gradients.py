@@ -14,7 +14,6 @@ import itertools
 
 import gpflow
 import numpy as np
-import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 from comparisons import assert_near
@@ -117,7 +116,6 @@ def test_of_the_converged_energy(name, power):
 # --- from minibatches -----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_minibatches_are_unbiased():
     """
     Equal parts of the rows, with the sites all but held: the mean of the estimates is the whole

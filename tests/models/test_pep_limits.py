@@ -106,7 +106,6 @@ def test_continuous_at_alpha_zero():
     assert_allclose(slopes[0], slopes[1], rtol=2e-3)
 
 
-@pytest.mark.slow
 def test_the_gradient_under_the_wasserstein_projection_after_new_data():
     """In several chunks, as in one: it is computed from all rows together."""
     X, Y, Z, _ = _labels()

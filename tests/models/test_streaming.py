@@ -297,7 +297,7 @@ def test_updates_do_not_retrace(small):
         assert_allclose(loss(), small.training_loss(), rtol=1e-12)
         assert_near(predict(X)[0], small.predict_f(X)[0], 1e-11)
     assert loss.experimental_get_tracing_count() == predict.experimental_get_tracing_count() == 1
-    assert small._absorb.experimental_get_tracing_count() == 1
+    assert small._absorb.func.experimental_get_tracing_count() == 1
 
 
 def test_has_no_upper_bound():

@@ -324,7 +324,7 @@ def test_options_are_those_of_tf_function():
     for n in range(1, 6):
         assert float(scaled.total(tf.ones([n]))) == 2.0 * n
     # For one row, and for any number.
-    assert scaled.traces == scaled.total.experimental_get_tracing_count() == 2
+    assert scaled.traces == scaled.total.func.experimental_get_tracing_count() == 2
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def test_rejects_an_incomplete_state(missing):
         ("parts", np.array("{"), "parts must be JSON"),
         ("alpha", np.array(2.0), r"this state .*alpha must be in \[0, 1\], got 2\.0"),
         ("alpha", np.full(20, 0.5), r"this state .*alpha must be one number"),
-        ("parts", np.array(1.0), "parts must be settings by path"),
+        ("parts", np.array(1.0), "parts must be JSON"),
         *(
             (name, np.array("[" * 100_000), f"{name} must be JSON")
             for name in ("parts", "parameters")

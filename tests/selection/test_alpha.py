@@ -129,7 +129,6 @@ def test_models_are_trained():
     assert trained.trainings[0][0].iterations <= 20 and start.trainings == ((None,),)
 
 
-@pytest.mark.slow
 def test_models_of_minibatches():
     """
     Minibatch models have no leave-one-out densities, but can be refitted; `train` receives the

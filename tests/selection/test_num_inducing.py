@@ -74,7 +74,6 @@ def test_the_largest_number_may_not_be_enough(capsys):
     assert "no larger number" in found.reason
 
 
-@pytest.mark.slow
 def test_reports_that_training_did_not_reach_a_new_start():
     """
     Training that keeps the noise at 1 gains nothing from 12 to 24 points; the true noise is 0.04.
@@ -108,7 +107,6 @@ def test_scores_are_those_of_the_models():
     assert found.num_inducing == 8 and found.model is models[-1] and np.all(found.seconds > 0.0)
 
 
-@pytest.mark.slow
 def test_larger_models_start_where_smaller_ones_ended(found):
     """
     The bound does not fall, but for the jitter, 1e-6 of a variance of about 1 over noise of 0.04, a
@@ -142,7 +140,6 @@ def test_table_and_summary(found):
     )
 
 
-@pytest.mark.slow
 def test_densities_decide_where_there_is_no_bound():
     """At alpha = 1 bounds are reported only; models of labels have no bounds."""
     found = selected((4, 8, 16, 32), lambda data, Z: make(data, Z, alpha=1.0))
@@ -197,7 +194,6 @@ def test_a_new_start_that_fails_is_ignored():
     assert found.status == "tolerance" and found.num_inducing == 12
 
 
-@pytest.mark.slow
 def test_latent_functions_with_kernels_and_points_of_their_own():
     """
     The shared or first kernel chooses the points; separate points are extended as they were chosen.

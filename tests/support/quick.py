@@ -1,4 +1,7 @@
-"""Parameters of which CI runs a subset; `make test-slow` runs the remaining values."""
+"""
+Parameters of which CI runs a subset; `make test-slow` runs the remaining values. `tests/slow.txt`
+lists tests that CI leaves out.
+"""
 
 import pytest
 

@@ -66,7 +66,6 @@ def test_a_dataset_with_the_batches_of_arrays_gives_the_same_training(as_new, na
     assert_equal(values(model), reached)
 
 
-@pytest.mark.slow
 def test_steps_are_those_of_the_batches_given_by_hand():
     """Seven steps of Adam on five batches: the dataset is read a second time."""
     model, by_hand = (of_minibatches(PEPSVGP, alpha=0.5) for _ in range(2))
@@ -95,7 +94,6 @@ def test_steps_are_those_of_the_batches_given_by_hand():
         assert_allclose(value, values(by_hand)[path], rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.slow
 @partly_slow("drop", [False, True], 1)
 def test_the_last_batch_may_be_smaller_or_missing(as_new, drop):
     """60 rows in batches of 25; empty batches are left out."""
@@ -134,7 +132,6 @@ def test_a_checkpoint_resumes_with_a_new_pass(as_new, tmp_path):
         fit(as_new("TSVGP"), (X, Y), checkpoint=path, **options)
 
 
-@pytest.mark.slow
 def test_tensorboard_shows_the_first_batch(as_new, tmp_path):
     fit(as_new("TSVGP"), batches(), max_iterations=10, interval=1, tensorboard=tmp_path)
     assert "predictions" in tags(tmp_path)
@@ -226,7 +223,6 @@ def test_a_later_batch_that_cannot_be_used_ends_training(as_new):
     assert_equal(values(model), reached)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "passes"), [(slice(0, 48), 1), (slice(0, 47), 1), (slice(0, 60), 2)]
 )

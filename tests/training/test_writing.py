@@ -57,7 +57,6 @@ def full(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.slow
 def test_a_checkpoint_that_cannot_be_written_any_more(as_new, tmp_path, monkeypatch):
     """One warning; the result is that without checkpoints, and the file before stays."""
     path = tmp_path / "c.npz"

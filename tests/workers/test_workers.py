@@ -73,7 +73,6 @@ def found_of_others(tmp_path_factory):
     return results(started(tmp_path_factory.mktemp("workers"), *MODELS, *SLOW_TASKS))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_every_worker_has_the_numbers_of_all_rows(found_of_others, name):
     workers = [each[name] for each in found_of_others]
@@ -95,7 +94,6 @@ def test_every_worker_has_the_numbers_of_all_rows(found_of_others, name):
     assert_allclose(densities, model.loo_log_predictive_density(), rtol=1e3 * TOLERANCE)
 
 
-@pytest.mark.slow
 def test_mixed_precision(found_of_others):
     """
     One worker has a chunk in double precision, the other has none; accuracy as promised by the
@@ -112,7 +110,6 @@ def test_mixed_precision(found_of_others):
     assert 0.0 < np.linalg.norm(near_gradient - gradient) < 2e-3 * np.linalg.norm(gradient)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", MINIBATCH_OPTIONS)
 @pytest.mark.parametrize("name", MINIBATCH_MODELS)
 def test_minibatch_models_are_trained_on_the_rows_of_all(found_of_others, name, optimizer):
@@ -143,19 +140,16 @@ REFUSED = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", REFUSED)
 def test_every_worker_refuses(found, case):
     for worker in found:
         assert re.search(REFUSED[case], worker["refused"][case])
 
 
-@pytest.mark.slow
 def test_rows_that_a_worker_has_several_times_prove_nothing(found):
     assert [worker["repeated_rows"] for worker in found] == [40, 40]
 
 
-@pytest.mark.slow
 def test_training_resumes_where_a_worker_was_killed(tmp_path):
     """The other worker ends with an error; started again, they end as if nothing had happened."""
     killed = results(started(tmp_path, "killed_training"))

@@ -18,7 +18,6 @@ def test_every_benchmark_is_among_them():
     assert set(everything.BENCHMARKS) == commands - {"all"}
 
 
-@pytest.mark.slow
 def test_files(tmp_path):
     """Rows and their ratios as data, and the same in Markdown, with machine and versions."""
     everything.run({"collapsed_step": TINY, "memory": ["--rows", "none"]}, tmp_path)

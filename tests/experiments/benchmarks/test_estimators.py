@@ -30,7 +30,6 @@ def test_a_fit_is_cut_off():
     assert signal.getitimer(signal.ITIMER_PROF)[0] == 0.0
 
 
-@pytest.mark.slow
 def test_gpflow_classifies():
     """Two classes apart: no wrong label, and probabilities above a half of the right one."""
     X = np.array([[-2.0], [-1.0], [1.0], [2.0]])
@@ -43,7 +42,6 @@ def test_gpflow_classifies():
     assert (probabilities[[0, 1, 2, 3], [0, 0, 1, 1]] > 0.5).all()
 
 
-@pytest.mark.slow
 def test_rows(tmp_path, monkeypatch):
     options = ["--sets", "diabetes", "iris", "--rows", "30", "--inducing", "5"]
     path = tmp_path / "tables.json"

@@ -114,7 +114,6 @@ def test_threads_times_jobs_are_at_most_the_cores(runs, monkeypatch):
     assert begun(runs) == "a"
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(
     "not os.path.exists('/proc/self/task')", reason="counts the threads that Linux lists"
 )
@@ -144,7 +143,6 @@ def test_places_that_do_not_find_the_experiments_are_named():
         running._check_experiments_are_found(Client())
 
 
-@pytest.mark.slow
 def test_workers_of_dask(runs):
     distributed = pytest.importorskip("distributed", reason="an extra: pip install distributed")
     cells = [cell("a"), cell("b", "die"), cell("c", "fail"), *(cell(name) for name in "def")]

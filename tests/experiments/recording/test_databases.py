@@ -25,7 +25,6 @@ def recorded(url):
     return [(status, json.loads(info)) for status, info in rows]
 
 
-@pytest.mark.slow
 def test_sqlite(runs, tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path}/runs.db"
     run = partial(
