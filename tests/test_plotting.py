@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from gpflow.kernels import Matern52
 from matplotlib.colors import to_rgb
+from model_values import references
 from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refused
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -211,25 +212,7 @@ def test_rejects_points_and_scores_that_cannot_be_drawn():
         draw_history(ax, result, "nlpd")
 
 
-# Machado, Oliveira and Fernandes (2009), full deficiency, for linear RGB.
-DEFICIENCIES = {
-    "none": np.eye(3),
-    "protanopia": [
-        [0.152286, 1.052583, -0.204868],
-        [0.114503, 0.786281, 0.099216],
-        [-0.003882, -0.048116, 1.051998],
-    ],
-    "deuteranopia": [
-        [0.367322, 0.860646, -0.227968],
-        [0.280085, 0.672501, 0.047413],
-        [-0.011820, 0.042940, 0.968881],
-    ],
-    "tritanopia": [
-        [1.255528, -0.076749, -0.178779],
-        [-0.078411, 0.930809, 0.147602],
-        [0.004733, 0.691367, 0.303900],
-    ],
-}
+DEFICIENCIES = references("color_vision")  # Machado et al. (2009), for linear RGB
 
 
 def lightness(color, deficiency):
