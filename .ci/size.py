@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 LIMITS = {
     "tokens, gpflow_pep": (151_100, 118_000),
     "tokens, experiments": (58_000, 58_000),
-    "tokens, tests": (240_300, 240_000),
+    "tokens, tests": (240_220, 240_000),
     ":= per 1,000 lines": (3, 3),
     "conditional expressions per 1,000 lines": (10, 10),
     "tuple assignments per 1,000 lines": (4, 8),

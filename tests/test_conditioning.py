@@ -218,11 +218,10 @@ def test_objectives_are_right_or_an_error(kind, jitter, noise, any_device):
                 )
 
 
-@partly_slow("name", MODELS, quick=["PEPR 0", "PEPR 0.5", "BTSGPR"])
-@partly_slow(
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
     ("kind", "jitter", "decades"),
     [("duplicated", 1e-9, 10), ("far clusters", 1e-6, 6), ("long lengthscale", 1e-7, 8)],
-    2,
 )
 def test_derivatives_are_right(name, kind, jitter, decades, any_device):
     """All derivatives to 1e-7 of the largest, up to a condition number of 1e10."""

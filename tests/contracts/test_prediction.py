@@ -15,7 +15,6 @@ from differences import assert_gradients
 from gpflow.posteriors import PrecomputeCacheType
 from model_registry import IN_REGRESSION, ONE_IN_REGRESSION, ONE_OF_ALL
 from numpy.testing import assert_allclose
-from quick import partly_slow
 from refusals import refused, stopped
 from scipy.stats import norm
 from tensorflow.python.autograph.impl import api as autograph
@@ -180,10 +179,9 @@ def test_predicts_several_chunks(many):
 
 
 @IN_REGRESSION
-@partly_slow(
+@pytest.mark.parametrize(
     ("full_cov", "compiled"),
     [(True, False), (False, True)],
-    1,
     ids=["covariances eager", "variances compiled"],
 )
 def test_prediction_gradients_match_finite_differences(model, full_cov, compiled):

@@ -1,6 +1,7 @@
 """Every model is listed, copied, restored and exported; copies are bit-identical unless stated."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from comparisons import assert_all_equal
 from contract_models import XNEW, N, holds_data, perturb, same_predictions
@@ -27,7 +28,7 @@ saved_regression = partly_slow("subject", SETTINGS, quick=QUICK, indirect=True)
 saved = partly_slow(
     "subject", [*SETTINGS, *CLASSES], quick=[*QUICK, "ARPEP", "PEP scale learned"], indirect=True
 )
-exported = partly_slow("subject", [*SETTINGS, *CLASSES], quick=QUICK, indirect=True)
+exported = pytest.mark.parametrize("subject", [*SETTINGS, *CLASSES], indirect=True)
 
 
 @saved_regression

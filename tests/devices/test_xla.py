@@ -96,7 +96,7 @@ def evaluated(model, data, **options):
 QUICK = ("PEPR",)
 
 
-@partly_slow("name", sorted(OURS | OTHERS), quick=QUICK)
+@pytest.mark.parametrize("name", sorted(OURS | OTHERS))
 def test_the_same_with_and_without(name):
     model, data = made(name)
     expected = evaluated(model, data)
@@ -131,7 +131,7 @@ def test_a_compiled_function_takes_other_numbers_of_rows():
 CHECKED = ("PEPR of chunks", "StreamingSGPR", "ARPEP of a Gaussian", "TSVGP")
 
 
-@partly_slow("name", [*OURS, *OTHERS], quick=CHECKED)
+@pytest.mark.parametrize("name", [*OURS, *OTHERS])
 def test_no_check_is_left_to_xla_which_would_drop_it(name):
     model, data = made(name)
     loss = by_xla(lambda: model.training_loss(*data))
@@ -197,8 +197,8 @@ NAN_TOO = [
 ]
 
 
-@partly_slow("make", NAN_TOO, 1)
-@partly_slow("place", [0, 1], quick=[1])
+@pytest.mark.parametrize("make", NAN_TOO)
+@pytest.mark.parametrize("place", [0, 1])
 def test_data_that_are_not_finite(make, place):
     model, run = compiled(make)
     with assigned(model.data[place], with_nan(model.data[place])):
@@ -206,7 +206,7 @@ def test_data_that_are_not_finite(make, place):
     assert np.isfinite(run()[0])
 
 
-@partly_slow("make", [regression, regression_in_chunks], 1)
+@pytest.mark.parametrize("make", [regression, regression_in_chunks])
 def test_a_matrix_that_is_not_positive_definite(make):
     with configured(jitter=0.0):
         model, run = compiled.__wrapped__(make)  # of this jitter
@@ -281,7 +281,7 @@ def test_rejects_quadrature(name):
 # --- training -------------------------------------------------------------------------------------
 
 
-@partly_slow("name", ["PEPR", "ARPEP of a Gaussian"], 1)
+@pytest.mark.parametrize("name", ["PEPR", "ARPEP of a Gaussian"])
 def test_training(name):
     losses = []
     for jit_compile in (False, True):

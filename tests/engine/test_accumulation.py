@@ -26,7 +26,7 @@ from dense_sums import (
 from differences import derivative
 from doubles import double
 from products import preferring_products
-from quick import partly_slow, some_slow
+from quick import some_slow
 
 from gpflow_pep.engine import (
     BlockSites,
@@ -212,7 +212,7 @@ def test_linear_and_general_adjoints_agree(monkeypatch, seed, products):
             close(other, general, EXACT)
 
 
-@partly_slow("name", [*POWERS, "one per row"], quick=["T-SGPR", "one per row"])
+@pytest.mark.parametrize("name", [*POWERS, "one per row"])
 @pytest.mark.parametrize("chunks", [RowChunks(5), OneChunk()], ids=["in chunks", "at once"])
 def test_several_latent_functions_are_several_calls(name, chunks):
     powers = POWERS.get(

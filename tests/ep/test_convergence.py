@@ -102,7 +102,7 @@ def test_sites_converge_after_large_hyperparameter_changes(model, alpha):
     assert_near(model.update_sites().log_evidence, status.log_evidence, 1e-8)
 
 
-@partly_slow("precision", [-100.0, 1e4], quick=[1e4], ids=["B", "cavities"])
+@pytest.mark.parametrize("precision", [-100.0, 1e4], ids=["B", "cavities"])
 def test_improper_initial_sites_are_scaled_down(model, trace, precision):
     """B is not positive definite, or a cavity not proper: they are scaled down until all are."""
     model.tol = 1e-9
@@ -210,7 +210,7 @@ def test_binary_sets(name):
     converges_on(split.X_train, split.Y_train)
 
 
-@partly_slow("likelihood", [Exponential, Poisson], 1)
+@pytest.mark.parametrize("likelihood", [Exponential, Poisson])
 def test_a_prior_under_which_rates_are_huge(likelihood):
     """
     The first sites are some 1e19, next to which nothing else is left in the sums: they are taken

@@ -9,7 +9,6 @@ import tensorflow as tf
 from campaign.convergence import Models, Problem
 from gpflow.kernels import SquaredExponential
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import partly_slow
 
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.engine import InducingPosterior, SiteSums
@@ -77,10 +76,9 @@ def test_classes_do_not_shift_together(name, alpha):
     assert_array_equal(model.sites.stacked(), before)
 
 
-@partly_slow(
+@pytest.mark.parametrize(
     "make",
     [lambda: several_classes(MultiClassRobustMax, 0.5), contradictory],
-    1,
     ids=["wide prior", "contradictory"],
 )
 def test_sums_are_those_of_the_sites(make, trace):
@@ -159,7 +157,7 @@ def test_newton_steps_reach_an_unstable_fixed_point(trace):
     assert model.update_sites().sweeps == 0
 
 
-@partly_slow("max_sweeps", [1, 2, 3, 4, 5, 6, 8], quick=[2])
+@pytest.mark.parametrize("max_sweeps", [1, 2, 3, 4, 5, 6, 8])
 @pytest.mark.filterwarnings("ignore:The sites have not converged")
 def test_few_sweeps_end_properly(max_sweeps):
     """

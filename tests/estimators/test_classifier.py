@@ -6,7 +6,6 @@ import pytest
 from default_parts import default_parts
 from gpflow.likelihoods import Bernoulli, Gaussian, Softmax
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import partly_slow
 from refusals import refused
 
 from gpflow_pep import MultiClassRobustMax, PEPClassifier, StreamingPEP, fit, weak_priors
@@ -25,7 +24,7 @@ def labels(y):
     return np.digitize(y, [95.0, 110.0])
 
 
-@partly_slow("num_classes", [2, 3], 1)
+@pytest.mark.parametrize("num_classes", [2, 3])
 def test_probabilities_are_those_of_the_model(X, labels, num_classes):
     kept = labels < num_classes
     rows = X[kept]

@@ -51,7 +51,7 @@ def interrupted_training(model, options):
     raise KeyboardInterrupt
 
 
-@partly_slow(("make", "number"), [(regressor, 6), (regressor, 12), (classifier, 12)], 1)
+@pytest.mark.parametrize(("make", "number"), [(regressor, 6), (regressor, 12), (classifier, 12)])
 def test_a_batch_whose_training_is_interrupted(X, y, make, number, monkeypatch):
     """
     The first batch of the stream and a further one, with points that move and with more of them.

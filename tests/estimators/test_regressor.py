@@ -236,10 +236,9 @@ def test_a_stream_in_given_units_keeps_them(X, y):
     assert_allclose(estimator.predict(X, return_std=True), expected, rtol=1e-5)
 
 
-@partly_slow(
+@pytest.mark.parametrize(
     ("rows", "scale", "n_inducing", "unit"),
     [(1, 1.0, "auto", 1e-6), (20, 1e-3, None, 1e9), (20, 0.0, "auto", 1e9)],
-    1,
 )
 def test_a_stream_ends_near_a_fit_on_all_rows(rows, scale, n_inducing, unit):
     """

@@ -17,7 +17,6 @@ from gpflow.models import GPR
 from gpflow.quadrature import NDiagGHQuadrature
 from numpy.testing import assert_allclose, assert_array_equal
 from own_kernels import repeated, tied
-from quick import partly_slow
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
@@ -44,7 +43,9 @@ def classifier(**options):
     )
 
 
-@partly_slow(("make", "method"), [(regressor, "predict"), (classifier, "predict_proba")], 1)
+@pytest.mark.parametrize(
+    ("make", "method"), [(regressor, "predict"), (classifier, "predict_proba")]
+)
 def test_a_fit_does_not_depend_on_earlier_ones(X, y, make, method):
     """
     Bit for bit, with other rows, other numbers of rows and points and another alpha in between.
@@ -86,7 +87,7 @@ def test_structures_have_models_of_their_own(X, y):
     assert last == [*kernels[1:], Linear, Matern12, Matern52]
 
 
-@partly_slow("make", [regressor, classifier], 1)
+@pytest.mark.parametrize("make", [regressor, classifier])
 def test_refits_on_growing_rows_compile_once(X, y, make):
     """
     All rows are inducing points, of another number each time. The objective is the energy of a new

@@ -13,7 +13,6 @@ import tensorflow as tf
 from comparisons import assert_near
 from differences import slope_and_curvature
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import partly_slow
 from scipy.special import log_ndtr
 
 from gpflow_pep.maths.largest import largest
@@ -172,8 +171,8 @@ ZERO = {
 }
 
 
-@partly_slow("dtype", [np.float64, np.float32], 1)
-@partly_slow("name", ZERO, quick=["two", "some of ten"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", ZERO)
 def test_zero_variance_is_finite(name, dtype):
     """
     The largest is known unless two are equal: the log of its probability is 0, that of another one

@@ -38,7 +38,7 @@ COUNTS = np.array([0.0, 2.0, 5.0, 1.0, 0.0])
 REALS = np.array([-0.4, 1.5, 2.5, 0.6, 1.0])
 
 
-@partly_slow(
+@pytest.mark.parametrize(
     ("likelihood", "Y", "log_prob", "points", "labels", "alpha", "scale"),
     [
         (Probit(), PROBIT, probit, Z, LABELS, 0.6, 1.4),
@@ -46,7 +46,6 @@ REALS = np.array([-0.4, 1.5, 2.5, 0.6, 1.0])
         (Probit(), PROBIT, probit, X, LABELS, 1.0, 1.0),  # EP of a full GP
         (StudentT(0.6), REALS, student_t, Z, UNEVEN, 0.5, 1.0),
     ],
-    2,
 )
 def test_matches_joint_power_ep(likelihood, Y, log_prob, points, labels, alpha, scale):
     """Energy, q(u) and sites; blocks of unequal sizes, in the order of their labels."""
@@ -98,7 +97,7 @@ def test_gaussian_is_pepr(blocks, alpha, scale):
     assert_close(model.predict_f(Z, full_cov=True), expected.predict_f(Z, full_cov=True), CLOSE)
 
 
-@partly_slow(("blocks", "alpha"), [(2, 0.0), (1, 0.5)], 1)
+@pytest.mark.parametrize(("blocks", "alpha"), [(2, 0.0), (1, 0.5)])
 def test_independent_rows_are_pep(blocks, alpha):
     """Blocks of one row, and the variational limit of any blocks."""
     options = {"alpha": alpha, "scale": 0.8, "tol": TOL}

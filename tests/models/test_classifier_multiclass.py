@@ -6,12 +6,12 @@ import functools
 
 import gpflow
 import numpy as np
+import pytest
 from comparisons import assert_near
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.kernels import Matern52, SquaredExponential
 from gpflow.likelihoods import Softmax
 from model_values import in_q, loss_and_gradient
-from quick import partly_slow
 from refusals import refused
 from sklearn.datasets import load_iris
 
@@ -39,7 +39,7 @@ def make(points=None, alpha=0.5, likelihood=None, **options):
     return PEPClassifier((X, Y), kernel, likelihood, points, alpha=alpha, **options)
 
 
-@partly_slow("kind", [MultiClassRobustMax, Softmax], 1)
+@pytest.mark.parametrize("kind", [MultiClassRobustMax, Softmax])
 def test_alpha_zero_is_stationary_for_svgp(kind):
     """At the q of alpha = 0 the gradients of the bound of ARPEP (SVGP) in q vanish."""
     model = make(alpha=0.0, likelihood=kind(C))
@@ -66,14 +66,13 @@ def of_defaults(kind):
     return PEPClassifier((inputs, labels), kernel, kind(3), points), inputs, labels
 
 
-@partly_slow(
+@pytest.mark.parametrize(
     ("kind", "alpha"),
     [
         (MultiClassRobustMax, 0.2),
         (MultiClassRobustMax, 1.0),
         (Softmax, 0.5),
     ],
-    quick=[(MultiClassRobustMax, 1.0), (Softmax, 0.5)],
 )
 def test_converges_from_defaults(kind, alpha):
     model, inputs, labels = of_defaults(kind)

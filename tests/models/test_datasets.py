@@ -124,7 +124,7 @@ def tolerance_of(model):
     return OF_SITES if isinstance(model, PEP) else TOLERANCE
 
 
-@partly_slow(
+@pytest.mark.parametrize(
     ("name", "evaluate"),
     [
         ("TSGPR", loss_and_gradient),
@@ -137,7 +137,6 @@ def tolerance_of(model):
         (OF_COUNTS, loss_and_gradient),
         ("quantile propagation", loss_and_gradient),
     ],
-    4,
 )
 def test_objective_and_gradient_equal_in_memory(name, evaluate):
     models = in_memory_and_not(name)
@@ -259,13 +258,12 @@ OTHER = {
 }
 
 
-@partly_slow(
+@pytest.mark.parametrize(
     ("evaluate", "passes", "name"),
     [
         *((PEPR.training_loss, 1, name) for name in OTHER),
         *((tf.function(loss_and_gradient), 2, name) for name in reversed(OTHER)),
     ],
-    len(OTHER) + 1,
 )
 def test_changed_rows_raise(evaluate, passes, name):
     """In the pass of the objective, and in that of the gradient."""
@@ -282,7 +280,7 @@ BROKEN = {
 }
 
 
-@partly_slow("broken", BROKEN, quick=["a value that is not finite"])
+@pytest.mark.parametrize("broken", BROKEN)
 def test_fit_raises_if_data_change(broken):
     """
     A shorter step cannot help: fit restores the last valid parameters and does not report

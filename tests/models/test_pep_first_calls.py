@@ -8,12 +8,12 @@ to 1e-6.
 
 import gpflow
 import numpy as np
+import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
 from gpflow.kernels import Matern52
 from model_values import loss_and_gradient
 from numpy.testing import assert_array_equal
-from quick import partly_slow
 from refusals import stopped
 from waves import line, signs, wave
 
@@ -56,7 +56,7 @@ def results(model):
     ]
 
 
-@partly_slow("name", MODELS, quick=["chunks"])
+@pytest.mark.parametrize("name", MODELS)
 def test_results_are_those_of_the_graph(name):
     first = MODELS[name]()
     compiled = MODELS[name]()

@@ -14,13 +14,13 @@ import itertools
 
 import gpflow
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 from comparisons import assert_near
 from differences import assert_gradients
 from gpflow.likelihoods import Poisson, Softmax, StudentT
 from model_values import converge, loss_and_gradient, positive_parameter
-from quick import partly_slow
 
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.likelihoods import Probit
@@ -92,14 +92,12 @@ def _compiled(name):
     return model, evaluate
 
 
-@partly_slow(
+@pytest.mark.parametrize(
     ("name", "power"),
     [
         *itertools.product(["StudentT"], POWERS),
         *((name, "mixed") for name in LIKELIHOODS if name != "StudentT"),
     ],
-    3,
-    quick=[("MultiClassRobustMax", "mixed")],
 )
 def test_of_the_converged_energy(name, power):
     """In kernel, Z, mean function, scale and likelihood, for a power of each row."""

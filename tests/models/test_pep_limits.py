@@ -25,7 +25,6 @@ from model_values import (
     value_and_gradients,
 )
 from numpy.testing import assert_allclose
-from quick import partly_slow
 
 from gpflow_pep import PEP
 from gpflow_pep.likelihoods import Logit, Probit
@@ -134,7 +133,7 @@ def swept():
     return model, _state(model)
 
 
-@partly_slow(
+@pytest.mark.parametrize(
     ("size", "damping", "options"),
     [
         (0.0, 1.0, {"batch_size": 5}),
@@ -143,7 +142,6 @@ def swept():
         (5.0, 1.0, {}),
         (0.0, 1.0, {"batch_size": 100}),
     ],
-    4,
 )
 def test_the_fixed_point_does_not_depend_on_the_way_to_it(swept, size, damping, options):
     """

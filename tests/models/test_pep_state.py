@@ -17,7 +17,6 @@ from gpflow.kernels import Linear, Matern52, SquaredExponential
 from gpflow.likelihoods import Softmax
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import partly_slow
 from refusals import refused, stopped
 from sklearn.datasets import load_wine
 from sklearn.preprocessing import StandardScaler
@@ -107,7 +106,7 @@ def test_labels_that_are_assigned_are_checked(model):
                 USES[use](model)
 
 
-@partly_slow("change", CHANGES, quick=["Z"])
+@pytest.mark.parametrize("change", CHANGES)
 def test_results_after_a_change_equal_a_new_model(model, other, change):
     """With no further call, each as the other model has it, whose sites start from nothing."""
     before = model.predict_f(XNEW)

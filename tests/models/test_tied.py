@@ -189,7 +189,7 @@ def test_continuous_at_alpha_zero(kind):
     ],
     ids=["separate", "diagonal"],
 )
-@partly_slow("kind", MODELS, 1)
+@pytest.mark.parametrize("kind", MODELS)
 def test_gradients_match_finite_differences(kind, likelihood, options):
     """By differences of fourth order with h = 1e-3 in a random direction of each variable."""
     model = make(kind, likelihood, alpha=0.7, scale=positive_parameter(0.8), **options)

@@ -19,7 +19,6 @@ from gpflow.kernels import Matern32, SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian
 from gpflow.utilities import positive
 from numpy.testing import assert_allclose
-from quick import partly_slow
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.framework import ops
 from tensorflow.python.framework.func_graph import FuncGraph
@@ -118,7 +117,7 @@ TRAININGS = [
 ]
 
 
-@partly_slow("train", TRAININGS, 1)
+@pytest.mark.parametrize("train", TRAININGS)
 def test_models_leave_no_graphs(train):
     assert_released(train)
 

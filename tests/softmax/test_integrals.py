@@ -70,7 +70,7 @@ def by_panels(monkeypatch, *rows):
     return power(*rows)
 
 
-@partly_slow(
+@pytest.mark.parametrize(
     ("C", "spread", "low", "high"),
     [
         (3, 3.0, 1e-4, 0.05),
@@ -79,7 +79,6 @@ def by_panels(monkeypatch, *rows):
         (3, 3.0, 0.05, 10.0),
         (10, 3.0, 0.05, 10.0),
     ],
-    2,
 )
 def test_trapezoid_rule_equals_panels(C, spread, low, high, counts, monkeypatch):
     for alpha in [0.0, 1e-6, 0.01, 0.3, 0.5, 1.0]:

@@ -211,17 +211,8 @@ CONTRADICTED = {
 }
 
 
-@partly_slow("alpha", [1.0, 0.6], quick=[1.0])
-@partly_slow(
-    "name",
-    CONTRADICTED,
-    quick=[
-        "Beta, 3 % of the mass at the cavity mean",
-        "Beta, mode 14 sd away",
-        "Student-t, y 22 sd away",
-        "Student-t, 0.3 % of the mass at y",
-    ],
-)
+@pytest.mark.parametrize("alpha", [1.0, 0.6])
+@pytest.mark.parametrize("name", CONTRADICTED)
 def test_finds_all_modes_if_y_contradicts_the_cavity(name, alpha):
     """Likelihoods that are not log-concave: π may have modes at the cavity mean and far from it."""
     (likelihood, log_prob, y), mean, sd = CONTRADICTED[name]
@@ -414,7 +405,7 @@ BOUNDED = {
 
 
 @pytest.mark.parametrize("projection", PROJECTIONS.values())
-@partly_slow("name", BOUNDED, quick=["student t"])
+@pytest.mark.parametrize("name", BOUNDED)
 def test_extreme_rows_are_finite(name, projection):
     """
     All, but for the widest cavities under likelihoods without a `center`, for which the points of
@@ -433,7 +424,7 @@ def test_extreme_rows_are_finite(name, projection):
         assert np.array_equal(np.isnan(d2), np.isnan(ratio))
 
 
-@partly_slow("y", [0.0, 1.0, 1e6], quick=[1e6])
+@pytest.mark.parametrize("y", [0.0, 1.0, 1e6])
 def test_extreme_poisson_rows(y):
     """
     Numbers as long as exp(m), and at α = 0 exp(m + v/2), are; then -inf, which E[log p] is within

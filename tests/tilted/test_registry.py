@@ -16,7 +16,6 @@ from doubles import double
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gamma, Gaussian, MultiClass, Poisson, Softmax, StudentT
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import partly_slow
 from refusals import refused
 from tilted_rules import observed
 
@@ -174,7 +173,7 @@ def assert_rows_are_as_alone(rule, Y, cavity=CAVITY):
 
 
 @pytest.mark.parametrize("projection", ["kl", "wasserstein"])
-@partly_slow("name", KINDS, quick=["probit", "poisson"])
+@pytest.mark.parametrize("name", KINDS)
 def test_alpha_per_row(name, projection):
     make, observe = KINDS[name]
     assert_rows_are_as_alone(rule_for(make(), projection), observe())

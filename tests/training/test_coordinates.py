@@ -137,7 +137,7 @@ def objectives_in_ones():
     return fit(regression(), max_iterations=100).objective
 
 
-@partly_slow("scale", [1e-6, 1e-3, 1e3, 1e6], 1)
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e3, 1e6])
 def test_the_units_of_a_column_do_not_change_the_training(scale):
     """
     From the same start, the objectives of the first iterations agree to rounding, and training ends
@@ -184,7 +184,7 @@ def test_scipy_trains_in_the_coordinates():
     assert_allclose(result.loss_history[-1], result.fun, rtol=1e-12)
 
 
-@partly_slow("name", ["c", "A", "b"], 1)
+@pytest.mark.parametrize("name", ["c", "A", "b"])
 def test_mean_functions_of_variables_tensors_and_numbers_train(name):
     """
     A variable trains as a parameter does, to the last digit; a tensor and a number stay, as a fixed
@@ -255,10 +255,9 @@ def test_restarts_keep_the_best_objective():
     assert_allclose(often.held_out["nlpd"][-1], -density, rtol=1e-9)
 
 
-@partly_slow(
+@pytest.mark.parametrize(
     ("choice", "is_classifier", "expected"),
     [(None, False, True), (None, True, False), (False, False, False), (True, True, True)],
-    1,
 )
 def test_inducing_points_are_trained_after_the_rest(choice, is_classifier, expected):
     """They stay in the first phase, and move in the second; a classifier's stay by default."""

@@ -124,7 +124,7 @@ OF_ALPHA = [(name, alpha) for name, (*_, alphas) in SIMULATORS.items() for alpha
 
 
 @pytest.mark.filterwarnings("error:Training failed")
-@partly_slow(("name", "alpha"), OF_ALPHA, 1)
+@pytest.mark.parametrize(("name", "alpha"), OF_ALPHA)
 def test_data_without_noise_end_in_convergence(name, alpha):
     """
     The objective is rounded to between 1e-4 and 1 nat where the noise is at its bound, 1e-6 of the

@@ -51,7 +51,7 @@ def counted(dataset, passes):
     return start.flat_map(lambda _: dataset)
 
 
-@partly_slow("name", OF_MINIBATCHES, quick=["ARPEP", "BTSVGP"])
+@pytest.mark.parametrize("name", OF_MINIBATCHES)
 def test_a_dataset_with_the_batches_of_arrays_gives_the_same_training(as_new, name):
     """Bit for bit: objectives, scores and parameters."""
     options = {"max_iterations": 12, "interval": 3, "held_out": held_out_for(name)}
@@ -94,7 +94,7 @@ def test_steps_are_those_of_the_batches_given_by_hand():
         assert_allclose(value, values(by_hand)[path], rtol=1e-9, atol=1e-9)
 
 
-@partly_slow("drop", [False, True], 1)
+@pytest.mark.parametrize("drop", [False, True])
 def test_the_last_batch_may_be_smaller_or_missing(as_new, drop):
     """60 rows in batches of 25; empty batches are left out."""
     dataset = tf.data.Dataset.from_tensor_slices((X, Y)).batch(25, drop_remainder=drop)

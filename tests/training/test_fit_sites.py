@@ -66,7 +66,7 @@ ADAM = {"optimizer": "adam", "max_iterations": 40, "learning_rate": 0.05}
 WAYS = {"lbfgs": {"max_iterations": 15}, "adam": ADAM, "minibatches": {**ADAM, "batch_size": 8}}
 
 
-@partly_slow("way", WAYS, quick=["adam"])
+@pytest.mark.parametrize("way", WAYS)
 def test_the_log_evidence_rises(model, way):
     before = start(model)
     initial = values(model)
