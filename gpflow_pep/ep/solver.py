@@ -26,6 +26,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..runtime import Workers, on_demand
+from ..tilted.rule import NEGLIGIBLE
 from .anderson import Anderson, Step
 from .newton import LEAST_DECREASE, LEAST_DEPTH, ends_probing, is_acceptable, probe
 from .sweep import PRELIMINARY_POWER, Iterate, Problem, choose, evaluate
@@ -48,6 +49,8 @@ _MAY_LOWER = 1e-3  # updates by at most this fraction can lower a bound by round
 _MOST_LOSS = 20.0
 # These sweeps are inaccurate while the change is larger; at most this many.
 _ROUGH = 0.2
+# Smallest tolerance of loose sweeps, whose tilted distributions may be less accurate.
+_LOOSE = 1e-3
 _MAX_ROUGH = 15
 MAX_HALVINGS = 12  # of improper initial sites, before they are dropped
 # Sweeps that do not halve the change before Newton's method starts; doubled after it fails.
@@ -192,7 +195,16 @@ def _step(problem: Problem, options: SolverOptions, loop: SolverState) -> Solver
     rough = from_empty & (loop.iterate.change > _ROUGH)
     rough &= loop.sweeps < tf.minimum(_MAX_ROUGH, options.max_sweeps - 1)
     rough |= loop.attempt.preliminary
-    evaluated = evaluate(problem, loop.candidate, loop.attempt.preliminary, may_shift, rough)
+    is_loose = (options.tol >= _LOOSE) & ~problem.is_bound
+    usual = tf.where(is_loose, problem.rule.negligible_if_loose, NEGLIGIBLE)
+    negligible = tf.where(rough, np.inf, usual)
+    evaluated = evaluate(
+        problem,
+        loop.candidate,
+        loop.attempt.preliminary,
+        may_shift,
+        tf.cast(negligible, options.tol.dtype),
+    )
     accepted = tf.math.is_finite(evaluated.log_evidence) & tf.math.is_finite(evaluated.change)
     loss = loop.iterate.log_evidence - evaluated.log_evidence
     num_sites = problem.rows.all_workers.sum(tf.shape(loop.candidate)[0])

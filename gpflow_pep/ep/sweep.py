@@ -38,9 +38,6 @@ from ..tilted import Cavity, Observations, Tilted, TiltedRule
 _SMALLEST_VARIANCE = 1e-30
 # The least in preliminary sweeps: at 0, derivatives under the prior may be huge or infinite.
 PRELIMINARY_POWER = 0.5
-# Tilted distributions are integrated to a relative tolerance of 1e-8; smaller values to 1e-8 times
-# this.
-_NEGLIGIBLE = 1e-4
 # Rounding may lower a bound by these fractions of its value and of the terms that cancel in it, and
 # by at least this many eps (larger in single precision only).
 _SLACK = 1e-9
@@ -413,14 +410,14 @@ def evaluate(
     sites: tf.Tensor,
     preliminary: tf.Tensor,
     may_shift: tf.Tensor,
-    rough: tf.Tensor,
+    negligible: tf.Tensor,
 ) -> Iterate:
     """
     Compute sums, q and energy at the sites, and sweep.
 
     :param preliminary: raise small powers.
     :param may_shift: shift all sites by a common shift.
-    :param rough: compute moments inaccurately.
+    :param negligible: see :meth:`~gpflow_pep.tilted.TiltedRule.moments`.
     """
     A, c = problem.sum_sites(sites)
     total = SiteSums(problem.L, A, c).with_old(problem.old)
@@ -436,7 +433,6 @@ def evaluate(
         q, c, shift = _without_common_shift(q, A, c, may_shift)
         total = total._replace(c=c)
     least = tf.where(preliminary, tf.constant(PRELIMINARY_POWER, LB.dtype), 0.0)
-    negligible = tf.where(rough, tf.constant(np.inf, LB.dtype), _NEGLIGIBLE)
     swept = problem.sweep(sites, q, least_power=least, negligible=negligible, shift=shift)
     terms = swept.terms if problem.old is None else swept.terms + problem.old.terms
     integral = workers.from_chief([tf.where(is_proper, log_integral(q, total.c), np.nan)])[0]

@@ -39,7 +39,7 @@ from ..selection.reuse import compiled_model
 from ..training import FitResult, check_optimizer, uninterrupted, weak_priors
 from ..training.coordinates import spreads
 from ..training.fitting import train
-from ..training.objectives import FAILURES, TrainingStep, restored, without_warnings
+from ..training.objectives import FAILURES, TrainingStep, without_warnings
 from ..training.options import FitOptions
 from ..training.priors import give_weak_priors, locations, remove_weak_priors
 from ..training.result import FAILED, LIMIT
@@ -600,12 +600,9 @@ def ended(model: GPModel, result: FitResult | None, options: FitOptions | None) 
     """Return the end of a training with this result, if any: the objective and the posterior."""
     # Adam's last objective belongs to the parameters before its last step.
     has_last = options is not None and options.optimizer != "adam"
-    sites = getattr(result, "sites", None)
     # `_keep` warns, `result.reason` has the jitter.
-    with without_warnings(model), unreported(), restored(model, "tol"):
-        if sites is not None and not sites.converged:  # further sweeps would not converge, either
-            model.tol = 2.0 * sites.change
-        values = _posterior_values(model)
+    with without_warnings(model), unreported():
+        values = _posterior_values(model, result)
     if isinstance(model, PEP):
         evidence = model.sites_status.log_evidence
     elif result is not None and result.objective and has_last:
@@ -615,8 +612,10 @@ def ended(model: GPModel, result: FitResult | None, options: FitOptions | None) 
     return Training(result, evidence, values)
 
 
-def _posterior_values(model: GPModel) -> PosteriorValues:
+def _posterior_values(model: GPModel, result: FitResult | None) -> PosteriorValues:
     """Return the cache of the posterior; compile it for a `PEPR`, which later fits may reuse."""
+    if isinstance(model, PEP) and result is not None:  # training has updated the sites
+        return tuple(value.numpy() for value in model.values_at_sites())
     if type(model) is not PEPR:
         return tuple(value.numpy() for value in model.posterior().cache)
     functions = functions_of_model(model, "_posterior_values")

@@ -550,7 +550,16 @@ class PEP(SparseGP):
 
     @override
     def site_sums(self) -> SiteSums:
-        total = self._converge().total
+        return self._of_outputs(self._converge().total)
+
+    def values_at_sites(self) -> Tensors:
+        """Return :meth:`posterior_values` at the present sites, without updating them."""
+        problem = self._inference().problem
+        sums = SiteSums(problem.L, *problem.sum_sites(self.sites.stacked()))
+        return self._of_outputs(sums.with_old(problem.old)).posterior()
+
+    def _of_outputs(self, total: SiteSums) -> SiteSums:
+        """Drop the dimension of a single latent function."""
         return total if self.num_latent_gps > 1 else SiteSums(total.L, total.A[0], total.c[0])
 
     def _converge(self) -> UpdatedPosterior:

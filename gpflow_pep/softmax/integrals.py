@@ -20,6 +20,8 @@ with <h> = ∫ H P h dt / (Γ(1+α) E[p^α]) the first and second derivatives in
 
     -<h_k>, or 1 - <h_y> for k = y;   α <h_k>(1 - <h_k>) - <h_k Σ_{j≠k} h_j>.
 
+At α = 0, <h_k> is E[p_k] for all classes, also for y.
+
 For most rows the trapezoid rule is accurate: integrands are bounded within π/2 of the real axis, so
 a step of 0.4 (or more, left of the first decrease of an S_k) has an error of exp(-π²/0.4). The S_k
 are tabulated unless a variance is large. Rows with a larger estimated error get more points, and
@@ -37,22 +39,23 @@ from ..engine import log1p_ratio
 from ..maths.adaptive_quadrature import Evaluated, Panels, attainable, gauss_legendre, integrate
 from ..maths.largest import select_own
 from ..runtime import Tensors, on_demand, refuse_xla
+from ..tilted import Scalar
 from ..tilted.trapezoid import trapezoid_table, with_rows
 from .survival import LARGEST_G, LARGEST_VARIANCE, LOWEST, log_survival, quick_survival, smallest
 
-# Points of the trapezoid rule; rows that are not resolved by the first number use the second.
-_NUMBERS = (
-    64,
-    128,
-)
+# Points of the trapezoid rule: rows that are not resolved by a number use the next. Only coarse
+# integrals begin with the first.
+_NUMBERS = (28, 56, 112)
+COARSE = 1e5  # smallest `negligible` for coarse integrals
 _RULE = gauss_legendre(32)
 _TRAPEZOID = np.concatenate([trapezoid_table(number)[:4] for number in _NUMBERS], axis=1)
 
 
 # Largest relative amplitude near the Nyquist frequency in rows with small variances only, and with
-# large ones, which a narrow class may hide behind.
-_NARROW_TOLERANCE = 3e-5
+# large ones, which a narrow class may hide behind; and for coarse integrals.
+_NARROW_TOLERANCE = 1e-5
 _WIDE_TOLERANCE = 1e-7
+_COARSE_TOLERANCE = 1e-2
 
 
 class SoftmaxPower(NamedTuple):
@@ -91,7 +94,7 @@ def softmax_power(
     mean: tf.Tensor,
     variance: tf.Tensor,
     alpha: tf.Tensor,
-    accurate: bool | tf.Tensor = True,
+    negligible: Scalar = 0.0,
 ) -> SoftmaxPower:
     """
     Compute log Z / α, d1 and d2 with a relative error of 1e-9 for variances up to 1e6; not
@@ -100,31 +103,48 @@ def softmax_power(
 
     :param label: y, integers [R] from 0 to C - 1; `mean` and `variance`: m and v, [C, R].
     :param alpha: α in [0, 1], [] or [R].
-    :param accurate: False: skip adaptive panels; rows that are not resolved keep errors of up to
-        tens of percent.
+    :param negligible: if it is `COARSE` or more, errors of log Z / α, d1 √v and d2 v are below 1e-3.
+        Infinity: skip adaptive panels; rows that are not resolved keep errors of up to tens of
+        percent.
     """
+    alpha = tf.broadcast_to(alpha, tf.shape(label))
+    return _power(*_integrated(label, mean, variance, alpha, negligible), alpha)
+
+
+def class_probabilities(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+    """
+    Compute E[p_k], [C, R], for m and v [C, R], with absolute errors of 1e-9; not differentiable.
+    """
+    label = tf.argmax(mean, output_type=tf.int32)  # no other mean is far above this one
+    sums, _, rows = _integrated(label, mean, variance, tf.zeros_like(mean[0]), 0.0)
+    return tf.exp(rows.product[:, 0]) * sums[1 : 1 + mean.shape[0]]
+
+
+def _integrated(
+    label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, alpha: tf.Tensor, negligible: Scalar
+) -> tuple[tf.Tensor, tf.Tensor, _Rows]:
+    """Return sums [1 + 2C, R] as of :func:`_integrals`, the mask of k = y [C, R] and the rows."""
     refuse_xla("tilted distributions of a softmax, whose number of points depends on the data")
     own = tf.equal(tf.range(tf.shape(mean)[0])[:, None], label[None])  # [C, R]
-    alpha = tf.broadcast_to(alpha, tf.shape(label))
     variance = tf.nn.relu(variance)
     m, v = (select_own(value, own) for value in (mean, variance))
     shifted = tf.where(own, mean + alpha * variance, mean)
     offset = alpha * (m + 0.5 * alpha * v)
     rows = _scan(_Rows(*(value[..., None] for value in (own, shifted, variance, offset, alpha))))
-    sums, rest = _by_trapezoid(rows)
+    sums, rest = _by_trapezoid(rows, tf.convert_to_tensor(negligible) >= COARSE)
 
     def with_panels() -> tf.Tensor:
         refined = _by_panels(mean.shape[0])(rows.take(rest))
         return with_rows(sums, rest, refined)
 
-    sums = tf.cond((tf.size(rest) > 0) & accurate, with_panels, lambda: sums)
+    sums = tf.cond((tf.size(rest) > 0) & (negligible < np.inf), with_panels, lambda: sums)
     # The scan misses integrands if a mean is too far above m_y, in standard deviations (or units)
     # of both: NaN.
     limit = 2e4 * tf.sqrt(tf.maximum(tf.minimum(variance, v), 1.0))
     sums = tf.where(
         tf.reduce_any(mean - m > limit, axis=0)[:, None], tf.constant(np.nan, sums.dtype), sums
     )
-    return _power(tf.transpose(sums), own, rows, alpha)
+    return tf.transpose(sums), own, rows
 
 
 def _log(value: tf.Tensor) -> tf.Tensor:
@@ -142,14 +162,13 @@ def _approximate_survival(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
     """Return log(-log S) with an absolute error of about 1, by Laplace's method.
 
     log S = -(w²/2 + w)/v - log(1 + w)/2 with w + log w = x + log v (Asmussen, Jensen and
-    Rojas-Nandayapa 2016); w by Winitzki (2003) and one step of Iacono and Boyd (2017). On the left
-    1 - S is, up to a constant, the maximum of N(f; 0, v) exp(x + f), or of N(f; 0, v), over f < -x.
+    Rojas-Nandayapa 2016); w by Winitzki (2003), to 1 %. On the left 1 - S is, up to a constant, the
+    maximum of N(f; 0, v) exp(x + f), or of N(f; 0, v), over f < -x.
     """
     v = tf.maximum(v, tf.constant(1e-10, v.dtype))  # avoids division by 0
     target = x + tf.math.log(v)
     L = tf.nn.softplus(target)
     w = tf.maximum(L * (1.0 - tf.math.log1p(L) / (2.0 + L)), smallest(v.dtype))
-    w *= (1.0 + target - tf.math.log(w)) / (1.0 + w)
     laplace = _log((0.5 * w + 1.0) * w / v + 0.5 * tf.math.log1p(w))
     return tf.maximum(laplace, tf.where(x < -v, x + 0.5 * v, -0.5 * tf.square(tf.nn.relu(-x)) / v))
 
@@ -206,28 +225,28 @@ def _integrals(
     return tf.concat([*sums], axis=0), resolved, log_S
 
 
-def _by_trapezoid(rows: _Rows) -> tuple[tf.Tensor, tf.Tensor]:
+def _by_trapezoid(rows: _Rows, is_coarse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return sums [R, 1 + 2C], and the indices of inaccurate rows."""
     C = rows.mean.shape[0]
     R = tf.shape(rows.mean)[1]
     table = tf.constant(_TRAPEZOID, rows.mean.dtype)
 
     def level(number: tf.Tensor, row: tf.Tensor, sums: tf.Tensor) -> Tensors:
-        begin = number * _NUMBERS[0]
         size = tf.gather(_NUMBERS, number)
+        begin = size - _NUMBERS[0]  # each number is twice the one before
         points, *waves = tf.unstack(table[:, begin : begin + size])
         taken = rows.take(row)
         integrals, resolved, log_S = _integrals(
             taken, *_points(taken, 0.5 * (points + 1.0)), quick_survival
         )
-        good = _is_accurate(taken, resolved, log_S, tf.stack(waves))
+        good = _is_accurate(taken, resolved, log_S, tf.stack(waves), is_coarse)
         sums = with_rows(sums, row, tf.transpose(integrals))
         return number + 1, tf.boolean_mask(row, ~good), sums
 
     _, rest, sums = tf.while_loop(
         lambda number, row, sums: (number < len(_NUMBERS)) & (tf.size(row) > 0),
         level,
-        (tf.constant(0), tf.range(R), tf.zeros([R, 1 + 2 * C], table.dtype)),
+        (tf.where(is_coarse, 0, 1), tf.range(R), tf.zeros([R, 1 + 2 * C], table.dtype)),
         shape_invariants=tuple(map(tf.TensorShape, ([], [None], [None, 1 + 2 * C]))),
     )
     return sums, rest
@@ -254,7 +273,9 @@ def _points(rows: _Rows, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return rows.transition + mean * u - half * root, step * (mean - half * u / root)
 
 
-def _is_accurate(rows: _Rows, values: tf.Tensor, log_S: tf.Tensor, waves: tf.Tensor) -> tf.Tensor:
+def _is_accurate(
+    rows: _Rows, values: tf.Tensor, log_S: tf.Tensor, waves: tf.Tensor, is_coarse: tf.Tensor
+) -> tf.Tensor:
     """
     Return a mask of accurate rows [R], from terms of sums [4, R, K], log S [C, R, K], and 1,
     cosines and sines [3, K].
@@ -276,6 +297,7 @@ def _is_accurate(rows: _Rows, values: tf.Tensor, log_S: tf.Tensor, waves: tf.Ten
         tf.reduce_any(is_wide, axis=[0, 2]),
         *(tf.constant(each, total.dtype) for each in tolerances),
     )
+    largest = tf.where(is_coarse, tf.constant(_COARSE_TOLERANCE, total.dtype), largest)
     good = (amplitude <= largest * total) & (lost <= 1e-10 * total)
     return tf.reduce_all(good, axis=0)
 

@@ -2,7 +2,6 @@
 The tilted rule of `gpflow.likelihoods.Softmax`, which depends on the C latent functions jointly.
 """
 
-import numpy as np
 import tensorflow as tf
 from gpflow.likelihoods import Softmax
 from typing_extensions import override
@@ -10,9 +9,9 @@ from typing_extensions import override
 from .. import validation
 from ..engine import Chunk, RowChunks
 from ..likelihoods.robust_max import class_labels
-from ..runtime import Tensors, no_autograph
+from ..runtime import Tensors, WithGradient, derivatives, no_autograph, watching
 from ..tilted import KL, Cavity, Observations, Projection, Scalar, Tilted, TiltedRule, tilted_rule
-from .integrals import softmax_power
+from .integrals import COARSE, class_probabilities, softmax_power
 
 
 class SoftmaxTilting(TiltedRule):
@@ -24,9 +23,12 @@ class SoftmaxTilting(TiltedRule):
     """
 
     is_shift_invariant = True
+    negligible_if_loose = COARSE
 
     def __init__(self, num_classes: int):
         self._num_classes = num_classes
+        # At most 2^11 rows times classes per chunk: each takes up to 2^13 numbers.
+        self._chunks = RowChunks(max(1, 2**11 // num_classes))
 
     @override
     @no_autograph
@@ -35,18 +37,16 @@ class SoftmaxTilting(TiltedRule):
     ) -> Tilted:
         label = class_labels(observations.Y, self._num_classes)
         power = tf.broadcast_to(alpha, tf.shape(label))
-        accurate = negligible < np.inf
         mean = tf.transpose(cavity.mean)  # [n, C]
         variance = tf.transpose(cavity.variance)  # [n, C]
 
         def part(chunk: Chunk) -> Tensors:
             y, m, v, a = chunk.data
-            tilted = softmax_power(y, tf.transpose(m), tf.transpose(v), a, accurate)
+            tilted = softmax_power(y, tf.transpose(m), tf.transpose(v), a, negligible)
             return tilted.log_normalizer, tf.transpose(tilted.d1), tf.transpose(tilted.d2)
 
         shape = [None, self._num_classes]
-        # At most 2^10 rows times classes per chunk: each takes up to 2^13 numbers.
-        chunks = RowChunks(max(1, 2**10 // self._num_classes)).split((label, mean, variance, power))
+        chunks = self._chunks.split((label, mean, variance, power))
         log_partition, *both = chunks.concatenate(part, cavity.mean.dtype, ([None], shape, shape))
         d1, d2 = (tf.transpose(value) for value in both)
         # The curvature of -log p is between 0 and 1/4, which bounds the ratio; rounding may violate
@@ -56,6 +56,27 @@ class SoftmaxTilting(TiltedRule):
         bounded = tf.clip_by_value(ratio, 1.0 / (1.0 + 0.25 * scale), 1.0)
         d2 = tf.where(tf.equal(ratio, bounded), d2, (bounded - 1.0) / scale)
         return Tilted(log_partition[None], d1, d2, bounded)
+
+    @override
+    @no_autograph
+    def class_probabilities(self, cavity: Cavity, X: tf.Tensor) -> tf.Tensor:
+        by_labels = super().class_probabilities
+
+        def part(chunk: Chunk) -> Tensors:
+            return (tf.transpose(class_probabilities(*map(tf.transpose, chunk.data))),)
+
+        @tf.custom_gradient
+        def value(mean: tf.Tensor, variance: tf.Tensor) -> WithGradient:
+            def gradient(bar: tf.Tensor) -> Tensors:
+                with watching([mean, variance]) as tape:
+                    total = tf.reduce_sum(bar * by_labels(Cavity(mean, variance), X))
+                return derivatives(tape, total, [mean, variance])
+
+            chunks = self._chunks.split((tf.transpose(mean), tf.transpose(variance)))
+            (p,) = chunks.concatenate(part, mean.dtype, [[None, self._num_classes]])
+            return tf.transpose(p), gradient
+
+        return value(*cavity)
 
 
 @tilted_rule.register(Softmax, KL)

@@ -97,20 +97,21 @@ def _log_densities(
     if isinstance(likelihood, Ordinal) and not overrides_density(likelihood, (Ordinal,)):
         own = tf.one_hot(tf.cast(Y, tf.int32), likelihood.num_bins, axis=0, dtype=mean.dtype)
         return tf.math.log(tf.reduce_sum(own * _of_labels(likelihood, mean, variance), axis=0))
-    cavity = Cavity(
-        tf.transpose(mean),
-        tf.transpose(tf.maximum(variance, tf.constant(_LEAST_VARIANCE, mean.dtype))),
-    )
-    observations = Observations(X, tf.cast(Y, mean.dtype))
     return tf.transpose(
         log_partition(
             rule_for(likelihood, "kl"),
-            cavity,
-            observations,
+            _cavity(mean, variance),
+            Observations(X, tf.cast(Y, mean.dtype)),
             tf.ones([], mean.dtype),
             in_observations=True,
         )
     )
+
+
+def _cavity(mean: tf.Tensor, variance: tf.Tensor) -> Cavity:
+    """Return the cavity of rows with marginals of f, [n, C] each."""
+    variance = tf.maximum(variance, tf.constant(_LEAST_VARIANCE, mean.dtype))
+    return Cavity(tf.transpose(mean), tf.transpose(variance))
 
 
 def _moments(
@@ -121,13 +122,8 @@ def _moments(
         parts = [_moments(each, X, mean, variance) for each in likelihood.likelihoods]
         return [tf.concat(each, axis=-1) for each in zip(*parts, strict=True)]
     if isinstance(likelihood, likelihoods.Softmax | likelihoods.MultiClass):
-        C = likelihood.num_classes
-        n = tf.shape(mean)[0]
-        labels = tf.repeat(tf.range(C, dtype=mean.dtype), n)[:, None]
-        X, mean, variance = (tf.tile(each, [C, 1]) for each in (X, mean, variance))
-        p = tf.transpose(
-            tf.reshape(tf.exp(_log_densities(likelihood, X, mean, variance, labels)), [C, n])
-        )
+        rule = rule_for(likelihood, "kl")
+        p = tf.transpose(rule.class_probabilities(_cavity(mean, variance), X))
         return p, p * (1.0 - p)
     if type(likelihood) in _EXACT or not isinstance(likelihood, likelihoods.ScalarLikelihood):
         return likelihood.predict_mean_and_var(X, mean, variance)

@@ -22,6 +22,9 @@ from ..runtime import (
 )
 
 Scalar: TypeAlias = float | tf.Tensor  # []
+# Tilted distributions are integrated to a relative tolerance of 1e-8; smaller values to 1e-8 times
+# this.
+NEGLIGIBLE = 1e-4
 
 
 class Observations(NamedTuple):
@@ -64,6 +67,8 @@ class TiltedRule(ABC):
     is_shift_invariant = (
         False  #: True if adding a constant to all latent functions does not change p(y|f).
     )
+    #: `negligible` of sweeps whose tolerance is 1e-3 or more, as in training.
+    negligible_if_loose = NEGLIGIBLE
 
     @abstractmethod
     def moments(
@@ -75,7 +80,7 @@ class TiltedRule(ABC):
 
         :param alpha: power, [] or one per row [n].
         :param negligible: values of log Z / α, d1 √v and d2 v below this number, [], need only be
-            accurate relative to it. Infinity selects the cheap method for all rows (early sweeps).
+            accurate to 1e-8 times it. Infinity selects the cheap method for all rows (early sweeps).
         """
 
     def check(self, observations: Observations, num_latent_gps: int) -> None:  # noqa: B027 (optional hook)
@@ -83,6 +88,19 @@ class TiltedRule(ABC):
         Raise a ValueError if the rule does not support these observations of C = `num_latent_gps`
         functions.
         """
+
+    def class_probabilities(self, cavity: Cavity, X: tf.Tensor) -> tf.Tensor:
+        """
+        Compute the probabilities of the labels 0, 1, ..., C - 1, [C, n], for cavities [C, n]; by
+        default from :meth:`moments`. Differentiable once in the cavity.
+        """
+        C = cavity.mean.shape[0]
+        n = tf.shape(cavity.mean)[1]
+        labels = tf.repeat(tf.range(C, dtype=cavity.mean.dtype), n)[:, None]
+        tiled = Cavity(*(tf.tile(value, [1, C]) for value in cavity))
+        observations = Observations(tf.tile(X, [C, 1]), labels)
+        log_p = log_partition(self, tiled, observations, tf.ones([], labels.dtype))
+        return tf.reshape(tf.exp(log_p), [C, n])
 
     def log_partition_vjp(
         self,

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from dense_formulas import Dense
-from differences import assert_gradients
 from gpflow.functions import Constant, Linear
-from gpflow.kernels import Matern52, SeparateIndependent, SquaredExponential
+from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian, ScalarLikelihood
 from gpflow.models import SGPR, SVGP
-from model_values import loss_and_gradient, positive_parameter, random_q, references
+from model_values import loss_and_gradient, random_q, references
 from numpy.testing import assert_allclose
 from quick import partly_slow
 from refusals import stopped
@@ -177,27 +176,6 @@ def test_blocks_are_unbiased():
     _, exact = with_optimal_q(made, BTSGPR, likelihood=made.likelihood, blocks=list(parts))
     values = [made.maximum_log_likelihood_objective((X[part], Y[part])) for part in parts]
     assert_allclose(np.mean(values), exact, rtol=1e-10)
-
-
-@pytest.mark.parametrize(
-    ("kind", "options"),
-    [
-        (TSVGP, {}),
-        (BTSVGP, {}),
-        (PEPSVGP, {"alpha": 0.6, "scale": positive_parameter(0.8)}),
-        (PEPSVGP, {"alpha": 0.6, "scale": 0.8, "minibatch_is_block": True}),
-    ],
-    ids=["TSVGP", "BTSVGP", "rows", "block"],
-)
-def test_gradients_match_finite_differences(kind, options):
-    """
-    Measured: h^4 F(5)/30 is 2e-8 of the slope in the noise's parameters, and eps F/h is 2e-10 nats.
-    """
-    kernels = [Matern52(variance, lengthscales=[0.7, 1.4]) for variance in (0.8, 1.5)]
-    kernel = SeparateIndependent(kernels)
-    made = model(kind, 2, kernel=kernel, likelihood=dependent_noise(), **options)
-    loss = made.training_loss_closure(data(2), compile=True)
-    assert_gradients(loss, made.trainable_variables, h=3e-4, tolerance=1e-6)
 
 
 def test_nongaussian_likelihoods_learn_one_scale():

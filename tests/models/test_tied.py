@@ -1,4 +1,4 @@
-"""APEP, ARPEP and RPAPEP: references, limits, derivatives, minibatches, and rejected arguments."""
+"""APEP, ARPEP and RPAPEP: references, limits, minibatches, and rejected arguments."""
 
 import itertools
 
@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close, assert_all_near, assert_near
-from differences import assert_gradients
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.kernels import Matern52, SeparateIndependent, SquaredExponential
 from gpflow.likelihoods import Gaussian, MultiClass, RobustMax, Softmax, StudentT
 from gpflow.models import SVGP
-from model_values import in_q, loss_and_gradient, positive_parameter, random_q, references
+from model_values import in_q, loss_and_gradient, random_q, references
 from numpy.testing import assert_allclose
 from quick import partly_slow
 from refusals import stopped
@@ -179,24 +178,6 @@ def test_continuous_at_alpha_zero(kind):
 
 
 # --- derivatives and minibatches ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("likelihood", "options"),
-    [
-        ("robust max", {"whiten": False, **separate()}),
-        ("Gaussian", {"q_diag": True, "q_sqrt": 0.5 + 0.1 * Q["q_mu"] ** 2}),
-    ],
-    ids=["separate", "diagonal"],
-)
-@pytest.mark.parametrize("kind", MODELS)
-def test_gradients_match_finite_differences(kind, likelihood, options):
-    """By differences of fourth order with h = 1e-3 in a random direction of each variable."""
-    model = make(kind, likelihood, alpha=0.7, scale=positive_parameter(0.8), **options)
-    if likelihood == "robust max":
-        gpflow.set_trainable(model.likelihood.epsilon, True)
-    loss = model.training_loss_closure(data(likelihood), compile=True)
-    assert_gradients(loss, model.trainable_variables, h=1e-3, tolerance=1e-6)
 
 
 # --- errors ---------------------------------------------------------------------------------------

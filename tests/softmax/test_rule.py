@@ -19,7 +19,7 @@ from quick import partly_slow
 from refusals import refused, stopped
 from scipy.special import expit, log_expit, log_softmax
 
-from gpflow_pep.tilted import Cavity, Observations, log_partition, rule_for
+from gpflow_pep.tilted import Cavity, Observations, TiltedRule, log_partition, rule_for
 
 POWERS = (0.0, 1e-3, 0.5, 1.0)
 CLOSE = 1e-9
@@ -153,10 +153,34 @@ def test_derivatives_match_finite_differences(alpha):
     assert_allclose(ratio, 1.0 + alpha * variance * d2, rtol=1e-12)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.5])
-def test_gradients_of_log_partition(alpha):
+@pytest.mark.parametrize(
+    "spread", [(3.0, 1e-4, 0.05), (15.0, 0.05, 60.0), (40.0, 300.0, 3e3), (30.0, 1e-4, 1e3)]
+)
+@pytest.mark.parametrize("C", [2, 10])
+def test_probabilities_of_all_classes_by_one_integral(C, spread):
     """
-    In means and variances, as used by tied factors and minibatches; differences with h = 3e-3, h⁴
+    They equal those of each label to 2e-9, the sum of both errors; with very different variances
+    some rows need panels.
+    """
+    generator = np.random.default_rng(0)
+    largest, *ends = spread
+    mean = generator.uniform(-largest, largest, (C, 50))
+    mean[0, 0] = -1e5  # far below the others
+    variance = np.exp(generator.uniform(*np.log(ends), (C, 50)))
+    cavity = Cavity(double(mean), double(variance))
+    rule = rule_for(Softmax(C), "kl")
+    inputs = tf.zeros([50, 1])
+    found = rule.class_probabilities(cavity, inputs).numpy()
+    assert found[0, 0] < 1e-12
+    by_label = TiltedRule.class_probabilities(rule, cavity, inputs)
+    assert_allclose(found[:, 1:], by_label[:, 1:], rtol=1e-7, atol=2e-9)
+    assert_allclose(found.sum(axis=0), 1.0, rtol=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+def test_gradients(alpha):
+    """
+    And of probabilities, in means and variances; differences with h = 3e-3, h⁴
     F(5)/30 = 1e-9.
     """
     rule = rule_for(Softmax(4), "kl")
@@ -166,9 +190,9 @@ def test_gradients_of_log_partition(alpha):
     power = double(alpha)
 
     def value():
-        return tf.reduce_sum(
-            log_partition(rule, Cavity(*map(tf.convert_to_tensor, sources)), rows, power)
-        )
+        cavity = Cavity(*map(tf.convert_to_tensor, sources))
+        p = rule.class_probabilities(cavity, rows.X)
+        return tf.reduce_sum(log_partition(rule, cavity, rows, power)) + tf.reduce_sum(p * p)
 
     assert_gradients(value, sources, h=3e-3, tolerance=1e-7)
 
