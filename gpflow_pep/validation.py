@@ -225,6 +225,11 @@ def fraction(value: object, name: str) -> float:
     return _number(value, name, "a number in (0, 1]", lambda number: 0.0 < number <= 1.0)
 
 
+def share(value: object, name: str) -> float:
+    """Return a number in [0, 1]."""
+    return _number(value, name, "a number in [0, 1]", lambda number: 0.0 <= number <= 1.0)
+
+
 def checkpoint_seconds(value: object) -> float:
     """Return the seconds between checkpoints, 0 to infinity."""
     return _number(

@@ -182,12 +182,7 @@ class Stream(InducingVariableGP):
         self, X: AnyNDArray, inducing_variable: InducingPointsLike | None, fraction_to_move: float
     ) -> AnyNDArray | None:
         """Return the new inducing points, [1 or C, M, D]; None to keep the current ones."""
-        if not (
-            isinstance(fraction_to_move, int | float | np.number) and 0.0 <= fraction_to_move <= 1.0
-        ):
-            raise ValueError(
-                f"fraction_to_move must be a number in [0, 1], got {fraction_to_move!r}."
-            )
+        fraction_to_move = validation.share(fraction_to_move, "fraction_to_move")
         if inducing_variable is None:
             return self._moved_points(X, fraction_to_move) if fraction_to_move else None
         if fraction_to_move:

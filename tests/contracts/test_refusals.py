@@ -249,7 +249,7 @@ BATCHES = [
     (BATCH, {"inducing_variable": np.stack([Z, Z])}, "for 1 latent functions, got 2"),
     (BATCH, {"inducing_variable": Multiscale(Z, np.ones_like(Z))}, "must be inducing points"),
     (BATCH, {"fraction_to_move": 1.5}, r"to_move must be a number in \[0, 1\], got 1.5"),
-    (BATCH, {"fraction_to_move": "a"}, "fraction_to_move"),
+    (BATCH, {"fraction_to_move": True}, "fraction_to_move"),
     (BATCH, {"fraction_to_move": 0.5, "inducing_variable": Z}, "cannot both be given"),
 ]
 
