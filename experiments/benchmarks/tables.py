@@ -4,8 +4,9 @@ first fit.
 
 The tables are the files NAME.npz, X [N, D] and y [N], of the folder `tables` below
 `GPFLOW_PEP_DATA`; a y that is not of floating point holds labels. Without that variable they are
-the sets of the catalog that need no download. With `--blobs 100` they are 100 draws of 2 to 10
-normal clusters (:func:`experiments.datasets.generated.blobs`). Each fit has one core and a process
+the sets of the catalog that need no download. With `--catalog 1000` they are at most 1,000 random
+rows of every set of the catalog, with `--blobs 100` 100 draws of 2 to 10 normal clusters
+(:func:`experiments.datasets.generated.blobs`). Each fit has one core and a process
 of its own, and appends a line of JSON to a file; fits that are there are skipped.
 
 NLPD is in nats a held-out row, of y over the standard deviation of the training y, or the log loss;
@@ -19,6 +20,7 @@ models that reach the limit are scored as they are, others have no score then.
 
     python -m experiments.benchmarks.tables [NAME ...] [--methods default linear] [--seeds 0 1 2]
         [--rows 1100]
+    python -m experiments.benchmarks.tables --catalog 1000 [NAME ...] [--records runs/catalog.jsonl]
     python -m experiments.benchmarks.tables --blobs 100 [--methods default svgp]
         [--records runs/blobs.jsonl]
     python -m experiments.benchmarks.tables --summary
@@ -29,7 +31,8 @@ import json
 import os
 import signal
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -58,6 +61,7 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="tables (all)")
     parser.option("--blobs", int, "this many generated tables of classes instead")
+    parser.option("--catalog", int, "random rows of sets of the catalog instead, this many at most")
     parser.add_argument("--methods", nargs="+", type=_method, help="methods and variants (all)")
     parser.option("--seeds", [0], "of splits (0)", type=int)
     parser.option("--rows", 10**9, "rows of a table, at most")
@@ -96,7 +100,8 @@ def run(arguments: argparse.Namespace) -> None:
             "error": ".3f",
         },
     )
-    for name, (X, y) in tables(arguments.names, arguments.rows, arguments.blobs):
+    sources = arguments.blobs, arguments.catalog
+    for name, (X, y) in tables(arguments.names, arguments.rows, *sources):
         classes = num_classes(y)
         for seed in arguments.seeds:
             for method in arguments.methods or METHODS:
@@ -111,26 +116,34 @@ def run(arguments: argparse.Namespace) -> None:
                 shown.add(name, method, seed, record["status"], *found)
 
 
-def tables(names: list[str], rows: int, num_blobs: int | None = None) -> Iterator[tuple[str, Rows]]:
+def tables(
+    names: list[str], rows: int, num_blobs: int | None = None, drawn: int | None = None
+) -> Iterator[tuple[str, Rows]]:
     """
-    Read tables of at most this many rows, or generate blobs, the smallest first; no names: all.
+    Read tables of at most this many rows, or generate blobs, or draw at most `drawn` rows of sets
+    of the catalog; the smallest first; no names: all.
     """
     folder = os.environ.get(DIRECTORY_VARIABLE)
+    found: dict[str, Callable[[], Rows]]
     if num_blobs is not None:
-        found = {f"blobs-{number}": blobs(number) for number in range(num_blobs)}
-    elif folder:
+        found = {f"blobs-{number}": partial(blobs, number) for number in range(num_blobs)}
+    elif folder and drawn is None:
         files = sorted(Path(folder, "tables").glob("*.npz"))
         if not files:
             raise SystemExit(f"{folder}/tables must hold tables NAME.npz, found none.")
-        found = {path.stem: _from_file(path) for path in files}
+        found = {path.stem: partial(_from_file, path) for path in files}
     else:
         infos = [datasets.describe(name) for name in datasets.names()]
-        infos = [info for info in infos if info.task in _TASKS and not info.files]
-        found = {info.name: _from_catalog(info.name, bool(info.classes)) for info in infos}
+        found = {
+            info.name: partial(_from_catalog, info.name, bool(info.classes), drawn)
+            for info in infos
+            if info.task in _TASKS and not (drawn is None and info.files)
+        }
     if unknown := set(names) - set(found):
         raise SystemExit(f"{', '.join(sorted(unknown))}: no such table; there are {sorted(found)}.")
-    for name, (X, y) in sorted(found.items(), key=lambda item: len(item[1][1])):
-        if name in (names or found) and len(y) <= rows:
+    read = {name: found[name]() for name in names or found}
+    for name, (X, y) in sorted(read.items(), key=lambda item: len(item[1][1])):
+        if len(y) <= rows:
             yield name, (X, y)
 
 
@@ -147,10 +160,13 @@ def _from_file(path: Path) -> Rows:
         raise SystemExit(f"{path} must be a file of arrays X and y: {error}") from error
 
 
-def _from_catalog(name: str, has_classes: bool) -> Rows:
+def _from_catalog(name: str, has_classes: bool, drawn: int | None) -> Rows:
     found = datasets.load(name, standardize=False).trained_on_all()
     y = found.Y_train[:, 0]
-    return found.X_train, y.astype(int) if has_classes else y
+    rows = np.arange(len(y))
+    if drawn is not None:
+        rows = np.random.default_rng(0).permutation(rows)[:drawn]
+    return found.X_train[rows], y[rows].astype(int) if has_classes else y[rows]
 
 
 def read(path: Path) -> list[Record]:

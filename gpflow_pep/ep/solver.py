@@ -49,9 +49,9 @@ _MAY_LOWER = 1e-3  # updates by at most this fraction can lower a bound by round
 _MOST_LOSS = 20.0
 # These sweeps are inaccurate while the change is larger; at most this many.
 _ROUGH = 0.2
+_MAX_ROUGH = 15
 # Smallest tolerance of loose sweeps, whose tilted distributions may be less accurate.
 _LOOSE = 1e-3
-_MAX_ROUGH = 15
 MAX_HALVINGS = 12  # of improper initial sites, before they are dropped
 # Sweeps that do not halve the change before Newton's method starts; doubled after it fails.
 _PATIENCE = 30

@@ -615,7 +615,7 @@ def ended(model: GPModel, result: FitResult | None, options: FitOptions | None) 
 def _posterior_values(model: GPModel, result: FitResult | None) -> PosteriorValues:
     """Return the cache of the posterior; compile it for a `PEPR`, which later fits may reuse."""
     if isinstance(model, PEP) and result is not None:  # training has updated the sites
-        return tuple(value.numpy() for value in model.values_at_sites())
+        return tuple(value.numpy() for value in model._values_at_sites())
     if type(model) is not PEPR:
         return tuple(value.numpy() for value in model.posterior().cache)
     functions = functions_of_model(model, "_posterior_values")

@@ -552,7 +552,7 @@ class PEP(SparseGP):
     def site_sums(self) -> SiteSums:
         return self._of_outputs(self._converge().total)
 
-    def values_at_sites(self) -> Tensors:
+    def _values_at_sites(self) -> Tensors:
         """Return :meth:`posterior_values` at the present sites, without updating them."""
         problem = self._inference().problem
         sums = SiteSums(problem.L, *problem.sum_sites(self.sites.stacked()))

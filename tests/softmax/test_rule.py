@@ -154,16 +154,16 @@ def test_derivatives_match_finite_differences(alpha):
 
 
 @pytest.mark.parametrize(
-    "spread", [(3.0, 1e-4, 0.05), (15.0, 0.05, 60.0), (40.0, 300.0, 3e3), (30.0, 1e-4, 1e3)]
+    "case",
+    [(2, 3.0, 1e-4, 0.05), (10, 15.0, 0.05, 60.0), (3, 40.0, 3e2, 3e3), (10, 30.0, 1e-4, 1e3)],
 )
-@pytest.mark.parametrize("C", [2, 10])
-def test_probabilities_of_all_classes_by_one_integral(C, spread):
+def test_probabilities_of_all_classes_by_one_integral(case):
     """
     They equal those of each label to 2e-9, the sum of both errors; with very different variances
     some rows need panels.
     """
     generator = np.random.default_rng(0)
-    largest, *ends = spread
+    C, largest, *ends = case
     mean = generator.uniform(-largest, largest, (C, 50))
     mean[0, 0] = -1e5  # far below the others
     variance = np.exp(generator.uniform(*np.log(ends), (C, 50)))

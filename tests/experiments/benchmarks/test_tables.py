@@ -156,6 +156,8 @@ def test_tables_of_the_catalog_need_no_download(monkeypatch):
     assert list(found) == ["qp-iris-12", "qp-iris-13", "qp-iris-23", "iris"]
     X, y = found["iris"]
     assert X.shape == (150, 4) and np.unique(y).tolist() == [0, 1, 2] and X.max() == 7.9
+    ((_, drawn),) = tables.tables(["iris"], 160, drawn=20)
+    assert len(drawn[1]) == 20
     with pytest.raises(SystemExit, match="nothing: no such table"):
         next(tables.tables(["nothing"], 160))
 
