@@ -104,7 +104,7 @@ def test_difficult_rows_use_panels(counts, monkeypatch):
     found = power(*rows)
     assert dict(counts)["panels"] == 1
     counts.clear()
-    rough = power(*rows, negligible=np.inf)
+    rough = power(*rows, np.inf)
     assert "panels" not in dict(counts)
     others = np.array([0, 1, 2, 3, 5])
     for value, wanted in zip(rough, found, strict=True):
@@ -119,7 +119,7 @@ def test_coarse_integrals(spread, low, high, counts):
     label, mean, variance = random_rows(10, 100, spread, low, high)
     for alpha in (0.1, 0.5, 1.0):
         counts.clear()
-        found = power(label, mean, variance, alpha, negligible=softmax.COARSE)
+        found = power(label, mean, variance, alpha, softmax.COARSE)
         assert counts[0] == ("points", (100, 28))
         scales = 1.0, np.sqrt(variance), variance
         expected = power(label, mean, variance, alpha)

@@ -169,7 +169,7 @@ def test_probabilities_of_all_classes_by_one_integral(case):
     variance = np.exp(generator.uniform(*np.log(ends), (C, 50)))
     cavity = Cavity(double(mean), double(variance))
     rule = rule_for(Softmax(C), "kl")
-    inputs = tf.zeros([50, 1])
+    inputs = double(mean.T)
     found = rule.class_probabilities(cavity, inputs).numpy()
     assert found[0, 0] < 1e-12
     by_label = TiltedRule.class_probabilities(rule, cavity, inputs)
