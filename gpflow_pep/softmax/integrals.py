@@ -46,16 +46,15 @@ from .survival import LARGEST_G, LARGEST_VARIANCE, LOWEST, log_survival, quick_s
 # Points of the trapezoid rule: rows that are not resolved by a number use the next. Only coarse
 # integrals begin with the first.
 _NUMBERS = (28, 56, 112)
-COARSE = 1e5  # smallest `negligible` for coarse integrals
+COARSE = 1e6  # smallest `negligible` for coarse integrals
 _RULE = gauss_legendre(32)
 _TRAPEZOID = np.concatenate([trapezoid_table(number)[:4] for number in _NUMBERS], axis=1)
 
 
 # Largest relative amplitude near the Nyquist frequency in rows with small variances only, and with
-# large ones, which a narrow class may hide behind; and for coarse integrals.
+# large ones, which a narrow class may hide behind. A thousand times these for coarse integrals.
 _NARROW_TOLERANCE = 1e-5
 _WIDE_TOLERANCE = 1e-7
-_COARSE_TOLERANCE = 1e-2
 
 
 class SoftmaxPower(NamedTuple):
@@ -98,14 +97,14 @@ def softmax_power(
 ) -> SoftmaxPower:
     """
     Compute log Z / α, d1 and d2 with a relative error of 1e-9 for variances up to 1e6; not
-    differentiable. If f_y has a variance above 2e4 and the remaining f_k are nearly certain, errors
-    of d1 and d2 reach 1e-6. NaN for distant means.
+    differentiable. If the remaining f_k are nearly certain, errors of d1 and d2 reach 1e-6 for
+    variances of f_y above 30, and 1e-5 above 1e3. Not finite for distant means.
 
     :param label: y, integers [R] from 0 to C - 1; `mean` and `variance`: m and v, [C, R].
     :param alpha: α in [0, 1], [] or [R].
-    :param negligible: if it is `COARSE` or more, errors of log Z / α, d1 √v and d2 v are below 1e-3.
-        Infinity: skip adaptive panels; rows that are not resolved keep errors of up to tens of
-        percent.
+    :param negligible: if it is `COARSE` or more, errors of log Z / α, d1 √v and d2 v are below
+        1e-2, mostly below 1e-4. Infinity: skip adaptive panels; rows that are not resolved keep
+        errors of up to tens of percent.
     """
     alpha = tf.broadcast_to(alpha, tf.shape(label))
     return _power(*_integrated(label, mean, variance, alpha, negligible), alpha)
@@ -113,9 +112,13 @@ def softmax_power(
 
 def class_probabilities(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
     """
-    Compute E[p_k], [C, R], for m and v [C, R], with absolute errors of 1e-9; not differentiable.
+    Compute E[p_k], [C, R], for m and v [C, R], with absolute errors of 1e-9 for variances up to
+    1e6; not differentiable.
     """
-    label = tf.argmax(mean, output_type=tf.int32)  # no other mean is far above this one
+    # All integrands vanish to the right of the first class that is probably above this point; a
+    # wide one would hide narrow ones.
+    reach = 9.0 * tf.sqrt(tf.clip_by_value(variance, 0.0, 1e6))  # no other mean is far above
+    label = tf.argmax(mean - reach, output_type=tf.int32)
     sums, _, rows = _integrated(label, mean, variance, tf.zeros_like(mean[0]), 0.0)
     return tf.exp(rows.product[:, 0]) * sums[1 : 1 + mean.shape[0]]
 
@@ -297,7 +300,7 @@ def _is_accurate(
         tf.reduce_any(is_wide, axis=[0, 2]),
         *(tf.constant(each, total.dtype) for each in tolerances),
     )
-    largest = tf.where(is_coarse, tf.constant(_COARSE_TOLERANCE, total.dtype), largest)
+    largest = tf.where(is_coarse, 1e3 * largest, largest)
     good = (amplitude <= largest * total) & (lost <= 1e-10 * total)
     return tf.reduce_all(good, axis=0)
 

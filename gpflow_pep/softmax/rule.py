@@ -17,9 +17,10 @@ from .integrals import COARSE, class_probabilities, softmax_power
 class SoftmaxTilting(TiltedRule):
     """
     Softmax, p = exp(f_y)/Σ_k exp(f_k): E[p^α] is a one-dimensional integral over a product with one
-    factor per class. The relative error of log Z / α, d1 and d2 is below 1e-8 for means up to a few
-    tens and variances from 1e-4 to 1e3; with variances of different sizes in a row, errors of its
-    derivatives are relative to the largest over the classes.
+    factor per class. For means up to a few tens and variances from 1e-4 to 1e3, the relative error of
+    log Z / α is below 1e-8, of d1 and d2 below 1e-7; with variances of different sizes in a row,
+    errors of its derivatives are relative to the largest over the classes, and up to 2e-6 if f_y
+    alone is uncertain.
     """
 
     is_shift_invariant = True

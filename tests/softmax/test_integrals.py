@@ -115,7 +115,7 @@ def test_difficult_rows_use_panels(counts, monkeypatch):
 
 @pytest.mark.parametrize(("spread", "low", "high"), [(3.0, 1e-4, 0.05), (15.0, 1.0, 500.0)])
 def test_coarse_integrals(spread, low, high, counts):
-    """Fewer points, and absolute errors below 1e-3 in units of the standard deviation."""
+    """Fewer points, and absolute errors below 1e-3, here, in units of the standard deviation."""
     label, mean, variance = random_rows(10, 100, spread, low, high)
     for alpha in (0.1, 0.5, 1.0):
         counts.clear()

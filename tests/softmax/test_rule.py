@@ -155,7 +155,7 @@ def test_derivatives_match_finite_differences(alpha):
 
 @pytest.mark.parametrize(
     "case",
-    [(2, 3.0, 1e-4, 0.05), (10, 15.0, 0.05, 60.0), (3, 40.0, 3e2, 3e3), (10, 30.0, 1e-4, 1e3)],
+    [(2, 3.0, 1e-4, 0.05), (10, 15.0, 0.05, 60.0), (2, 40.0, 0.1, 1e6), (10, 30.0, 1e-4, 1e3)],
 )
 def test_probabilities_of_all_classes_by_one_integral(case):
     """
@@ -165,8 +165,8 @@ def test_probabilities_of_all_classes_by_one_integral(case):
     generator = np.random.default_rng(0)
     C, largest, *ends = case
     mean = generator.uniform(-largest, largest, (C, 50))
-    mean[0, 0] = -1e5  # far below the others
     variance = np.exp(generator.uniform(*np.log(ends), (C, 50)))
+    mean[0, 0] = -1e5  # far below the others
     cavity = Cavity(double(mean), double(variance))
     rule = rule_for(Softmax(C), "kl")
     inputs = double(mean.T)
