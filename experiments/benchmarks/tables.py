@@ -6,8 +6,8 @@ The tables are the files NAME.npz, X [N, D] and y [N], of the folder `tables` be
 `GPFLOW_PEP_DATA`; a y that is not of floating point holds labels. Without that variable they are
 the sets of the catalog that need no download. With `--catalog 1000` they are at most 1,000 random
 rows of every set of the catalog, with `--blobs 100` 100 draws of 2 to 10 normal clusters
-(:func:`experiments.datasets.generated.blobs`). Each fit has one core and a process
-of its own, and appends a line of JSON to a file; fits that are there are skipped.
+(:func:`experiments.datasets.generated.blobs`). Each fit has one core and a process of its own, and
+appends a line of JSON to a file; fits that are there are skipped.
 
 NLPD is in nats a held-out row, of y over the standard deviation of the training y, or the log loss;
 the error is the RMSE of the same y, or the fraction of wrong labels. In summaries, the score of a
@@ -141,8 +141,8 @@ def tables(
         }
     if unknown := set(names) - set(found):
         raise SystemExit(f"{', '.join(sorted(unknown))}: no such table; there are {sorted(found)}.")
-    read = {name: found[name]() for name in names or found}
-    for name, (X, y) in sorted(read.items(), key=lambda item: len(item[1][1])):
+    loaded = {name: found[name]() for name in names or found}
+    for name, (X, y) in sorted(loaded.items(), key=lambda item: len(item[1][1])):
         if len(y) <= rows:
             yield name, (X, y)
 

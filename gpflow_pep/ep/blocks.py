@@ -17,7 +17,6 @@ from typing_extensions import override
 from ..engine import (
     Chunk,
     InducingPosterior,
-    SiteSums,
     conditional_covariance_of_f,
     log1p_ratio,
     with_checked_variance,
@@ -246,7 +245,7 @@ def block_energy_derivatives(
     """
     rows = problem.rows
     L = problem.L
-    q = SiteSums(L, iterate.A, iterate.c).posterior()
+    q = problem.total(iterate.A, iterate.c).posterior()
     variables = problem.variables
     tensors = [L, problem.scale, *rows.prior.inputs]
     sources = [*tensors, *variables]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from ..engine import Chunk, InducingPosterior, OldPosteriorSite, SiteSums
+from ..engine import Chunk, InducingPosterior, OldPosteriorSite
 from ..maths.linalg import cholesky_adjoint, inverse_of_product, symmetric_product
 from ..runtime import Tensors, asserted, derivatives
 from ..tilted import Cavity, Observations, log_partition
@@ -52,7 +52,7 @@ def energy_derivatives(
     scale = problem.scale
     old = problem.old
     A = iterate.A
-    q = SiteSums(L, A, iterate.c).with_old(old).posterior()
+    q = problem.total(A, iterate.c).posterior()
     P = inverse_of_product(q.LB)
     of_prior = _moments_match(iterate, rows.powers) if bars is None else bars.of_prior
     if bars is not None:

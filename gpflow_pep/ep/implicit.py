@@ -18,7 +18,6 @@ from typing import Any
 import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
 
-from ..engine import SiteSums
 from ..maths.linalg import column_products, epsilon
 from ..runtime import asserted, derivatives
 from ..tilted import Cavity, Observations, Tilted
@@ -46,7 +45,7 @@ def implicit_bars(
     chunk: Any = problem.rows.chunked.only_chunk
     here = problem.projected(chunk)
     alpha = problem.rows.alpha(chunk)
-    q = SiteSums(problem.L, iterate.A, iterate.c).with_old(problem.old).posterior()
+    q = problem.total(iterate.A, iterate.c).posterior()
     site = Site(*sweep.take_pair(iterate.swept.sites, chunk))
     marginal = sweep.marginals(q, here.V)
     mu, s = marginal

@@ -144,8 +144,7 @@ class Inference:
         with tf.control_dependencies([status]):
             self.sites.assign_stacked(sites)
             self.status.assign(status)
-        sums = SiteSums(self.problem.L, iterate.A, iterate.c)
-        return UpdatedPosterior(sites, log_evidence, sums.with_old(self.problem.old))
+        return UpdatedPosterior(sites, log_evidence, self.problem.total(iterate.A, iterate.c))
 
     def energy_and_gradient(
         self,
@@ -171,8 +170,7 @@ class Inference:
         sites = self.sites.stacked()
 
         def is_improper(number: tf.Tensor, _: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> tf.Tensor:
-            total = SiteSums(self.problem.L, A, c).with_old(self.problem.old)
-            return ~total.is_proper() & (number <= MAX_HALVINGS)
+            return ~self.problem.total(A, c).is_proper() & (number <= MAX_HALVINGS)
 
         def halve(number: tf.Tensor, sites: tf.Tensor, *_: tf.Tensor) -> Tensors:
             factor = tf.where(number < MAX_HALVINGS, tf.constant(0.5, sites.dtype), 0.0)

@@ -240,6 +240,10 @@ class Problem:
         kept = self.rows.chunked.keep(self._project, self.L.dtype, len(Projected._fields))
         return lambda chunk: Projected(*kept(chunk))
 
+    def total(self, A: tf.Tensor, c: tf.Tensor) -> SiteSums:
+        """Return the sums A and c of the sites, with the site of the old posterior, if any."""
+        return SiteSums(self.L, A, c).with_old(self.old)
+
     def _project(self, chunk: Chunk) -> Projected:
         return project(self.L, self.rows(chunk, *self.rows.prior.inputs), self.scale)
 
@@ -420,7 +424,7 @@ def evaluate(
     :param negligible: see :meth:`~gpflow_pep.tilted.TiltedRule.moments`.
     """
     A, c = problem.sum_sites(sites)
-    total = SiteSums(problem.L, A, c).with_old(problem.old)
+    total = problem.total(A, c)
     factor = tf.linalg.cholesky(plus_identity(total.A))
     workers = problem.rows.all_workers
     is_proper = ~workers.any(tf.reduce_any(~tf.math.is_finite(factor)))

@@ -555,8 +555,8 @@ class PEP(SparseGP):
     def _values_at_sites(self) -> Tensors:
         """Return :meth:`posterior_values` at the present sites, without updating them."""
         problem = self._inference().problem
-        sums = SiteSums(problem.L, *problem.sum_sites(self.sites.stacked()))
-        return self._of_outputs(sums.with_old(problem.old)).posterior()
+        total = problem.total(*problem.sum_sites(self.sites.stacked()))
+        return self._of_outputs(total).posterior()
 
     def _of_outputs(self, total: SiteSums) -> SiteSums:
         """Drop the dimension of a single latent function."""

@@ -47,6 +47,7 @@ from .survival import LARGEST_G, LARGEST_VARIANCE, LOWEST, log_survival, quick_s
 # integrals begin with the first.
 _NUMBERS = (28, 56, 112)
 COARSE = 1e6  # smallest `negligible` for coarse integrals
+_REACH = 9.0  # standard deviations of an f_k beyond which densities are negligible
 _RULE = gauss_legendre(32)
 _TRAPEZOID = np.concatenate([trapezoid_table(number)[:4] for number in _NUMBERS], axis=1)
 
@@ -107,7 +108,7 @@ def softmax_power(
         errors of up to tens of percent.
     """
     alpha = tf.broadcast_to(alpha, tf.shape(label))
-    return _power(*_integrated(label, mean, variance, alpha, negligible), alpha)
+    return _power(*_integrated(label, mean, variance, alpha, negligible))
 
 
 def class_probabilities(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
@@ -115,18 +116,18 @@ def class_probabilities(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
     Compute E[p_k], [C, R], for m and v [C, R], with absolute errors of 1e-9 for variances up to
     1e6; not differentiable.
     """
-    # All integrands vanish to the right of the first class that is probably above this point; a
-    # wide one would hide narrow ones.
-    reach = 9.0 * tf.sqrt(tf.clip_by_value(variance, 0.0, 1e6))  # no other mean is far above
+    # The class whose S_k vanishes first: the scan ends there. That of a wide class would hide narrow
+    # ones. The bound keeps other means from being far above.
+    reach = _REACH * tf.sqrt(tf.clip_by_value(variance, 0.0, 1e6))
     label = tf.argmax(mean - reach, output_type=tf.int32)
-    sums, _, rows = _integrated(label, mean, variance, tf.zeros_like(mean[0]), 0.0)
+    sums, rows = _integrated(label, mean, variance, tf.zeros_like(mean[0]), 0.0)
     return tf.exp(rows.product[:, 0]) * sums[1 : 1 + mean.shape[0]]
 
 
 def _integrated(
     label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, alpha: tf.Tensor, negligible: Scalar
-) -> tuple[tf.Tensor, tf.Tensor, _Rows]:
-    """Return sums [1 + 2C, R] as of :func:`_integrals`, the mask of k = y [C, R] and the rows."""
+) -> tuple[tf.Tensor, _Rows]:
+    """Return sums [1 + 2C, R] as of :func:`_integrals`, and the rows."""
     refuse_xla("tilted distributions of a softmax, whose number of points depends on the data")
     own = tf.equal(tf.range(tf.shape(mean)[0])[:, None], label[None])  # [C, R]
     variance = tf.nn.relu(variance)
@@ -147,7 +148,7 @@ def _integrated(
     sums = tf.where(
         tf.reduce_any(mean - m > limit, axis=0)[:, None], tf.constant(np.nan, sums.dtype), sums
     )
-    return tf.transpose(sums), own, rows
+    return tf.transpose(sums), rows
 
 
 def _log(value: tf.Tensor) -> tf.Tensor:
@@ -180,7 +181,8 @@ def _scan(rows: _Rows) -> _Rows:
     """Locate the integrands. Each is unimodal, so it is negligible outside of an interval."""
     dtype = rows.mean.dtype
     mean = tf.where(rows.own, rows.mean - rows.alpha * rows.variance, rows.mean)
-    reach = 9.0 * tf.sqrt(rows.variance)  # with the margins 30 and 5 the integrands vanish outside
+    # With the margins 30 and 5 the integrands vanish outside.
+    reach = _REACH * tf.sqrt(rows.variance)
     first = tf.reduce_min(-mean - reach, axis=0) - 30.0  # [R, 1]
     last = select_own(reach - mean, rows.own) + 5.0
     step = (last - first) / 32.0
@@ -233,10 +235,11 @@ def _by_trapezoid(rows: _Rows, is_coarse: tf.Tensor) -> tuple[tf.Tensor, tf.Tens
     C = rows.mean.shape[0]
     R = tf.shape(rows.mean)[1]
     table = tf.constant(_TRAPEZOID, rows.mean.dtype)
+    sizes = tf.constant(_NUMBERS)
 
     def level(number: tf.Tensor, row: tf.Tensor, sums: tf.Tensor) -> Tensors:
-        size = tf.gather(_NUMBERS, number)
-        begin = size - _NUMBERS[0]  # each number is twice the one before
+        begin = tf.cumsum(sizes, exclusive=True)[number]
+        size = sizes[number]
         points, *waves = tf.unstack(table[:, begin : begin + size])
         taken = rows.take(row)
         integrals, resolved, log_S = _integrals(
@@ -342,7 +345,9 @@ def _sum_rest(value: tf.Tensor) -> tf.Tensor:
     return tf.einsum("ab,b...->a...", others, value)
 
 
-def _power(sums: tf.Tensor, own: tf.Tensor, rows: _Rows, alpha: tf.Tensor) -> SoftmaxPower:
+def _power(sums: tf.Tensor, rows: _Rows) -> SoftmaxPower:
+    own = rows.own[..., 0]  # [C, R]
+    alpha = rows.alpha[:, 0]  # [R]
     C = own.shape[0]
     log_gamma = tf.math.lgamma(1.0 + alpha)
     log_missed = rows.missed[:, 0] - log_gamma

@@ -180,8 +180,8 @@ def test_probabilities_of_all_classes_by_one_integral(case):
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
 def test_gradients(alpha):
     """
-    And of probabilities, in means and variances; differences with h = 3e-3, h⁴
-    F(5)/30 = 1e-9.
+    Of log Z / α and of probabilities, in means and variances; differences with h = 3e-3, h⁴ F(5)/30
+    = 1e-9.
     """
     rule = rule_for(Softmax(4), "kl")
     label, *moments = random_rows(125, 4, 5, lowest=-0.5, highest=0.5)
