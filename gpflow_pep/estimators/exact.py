@@ -9,10 +9,10 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.kernels import MultioutputKernel, White
-from gpflow.models import GPR
 
 from ..maths.linalg import inverse_of_product
 from ..models import PEPR
+from ..models.gpr import ClosedFormGPR
 from ..runtime import silent
 from ..selection.reuse import compiled_model
 from ..training import FitResult, uninterrupted
@@ -48,10 +48,10 @@ def is_exact(model: PEPR) -> bool:
     return np.allclose(model.kernel(row), model.kernel(row, row.copy()), rtol=_ROUNDING, atol=0.0)
 
 
-def as_gpr(model: PEPR) -> GPR:
+def as_gpr(model: PEPR) -> ClosedFormGPR:
     """Return a GPR with the kernel, likelihood and mean function of this model."""
     data = tuple(values.numpy() for values in model.data)
-    return GPR(data, model.kernel, model.mean_function, likelihood=model.likelihood)
+    return ClosedFormGPR(data, model.kernel, model.mean_function, likelihood=model.likelihood)
 
 
 def trained_as_gpr(model: PEPR, options: FitOptions) -> FitResult:

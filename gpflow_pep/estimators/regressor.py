@@ -13,7 +13,7 @@ from gpflow.config import default_float, default_jitter, default_likelihood_posi
 from gpflow.kernels import Kernel, SquaredExponential, Sum
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.models import GPModel
-from gpflow.utilities import multiple_assign, read_values
+from gpflow.utilities import multiple_assign, parameter_dict, read_values
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -383,7 +383,10 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
     def _exact_if_better(
         self, model: PEPR, training: Training, options: FitOptions
     ) -> tuple[PEPR, Training] | None:
-        """Return the trained model with all rows as inducing points if its evidence is higher."""
+        """
+        Return the model with all rows as inducing points, trained from the end of this one, if its
+        evidence is higher.
+        """
         first = training.result
         if self.n_inducing is not None or model.num_data > MOST_ROWS:
             return None
@@ -393,6 +396,8 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
         exact = self._make((X, Y), X[distinct(X)], self.alpha_)
         if not is_exact(exact):
             return None
+        multiple_assign(exact.kernel, parameter_dict(model.kernel))
+        multiple_assign(exact.likelihood, parameter_dict(model.likelihood))
         second = _trained_exactly(exact, options)
         if second is None or second.result is None or not second.result.converged:
             return None

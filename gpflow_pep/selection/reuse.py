@@ -15,11 +15,12 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.config import default_jitter
 from gpflow.inducing_variables import InducingPoints
-from gpflow.models import GPR, GPModel
+from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict, set_trainable
 
 from ..engine import BlockChunks
 from ..models import PEP, PEPR, PEPClassifier
+from ..models.gpr import ClosedFormGPR
 from ..models.kernels_and_inducing_variables import are_inducing_points, free_number_of_points
 from ..runtime import assign_all, local_variable
 from ..saving.run_identity import NotComparable, settings_of
@@ -52,7 +53,7 @@ def compiled_model(model: GPModel, *, free_points: bool) -> Iterator[GPModel]:
         assign_values(worker, model)
     else:
         worker = deepcopy(model)
-        if isinstance(worker, GPR):
+        if isinstance(worker, ClosedFormGPR):
             worker.data = tuple(
                 local_variable(values, values.dtype, [None, values.shape[1]])
                 for values in worker.data
@@ -97,7 +98,7 @@ def _assign_data(model: GPModel, data: RegressionData) -> None:
     """
     Assign X and Y. A GPR that is a worker holds them in variables; any other GPR keeps its own.
     """
-    if not isinstance(model, GPR):
+    if not isinstance(model, ClosedFormGPR):
         model.data = data
     elif isinstance(model.data[0], tf.Variable):
         assign_all(model.data, data)
@@ -140,7 +141,7 @@ def structure(model: GPModel, *, free_points: bool = False) -> tuple[Any, ...] |
     dataset, alpha or scale by row or block, irregular blocks, several workers or devices, tied
     parameters, a class or function of another package, or any other object.
     """
-    if type(model) not in (PEPR, PEP, PEPClassifier, GPR) or tf.distribute.has_strategy():
+    if type(model) not in (PEPR, PEP, PEPClassifier, ClosedFormGPR) or tf.distribute.has_strategy():
         return None
     chunks = getattr(model, "_chunks", None)
     is_irregular = isinstance(chunks, BlockChunks) and model._block_size is None

@@ -93,9 +93,6 @@ def evaluated(model, data, **options):
     return run()
 
 
-QUICK = ("PEPR",)
-
-
 @pytest.mark.parametrize("name", sorted(OURS | OTHERS))
 def test_the_same_with_and_without(name):
     model, data = made(name)
@@ -126,9 +123,6 @@ def test_a_compiled_function_takes_other_numbers_of_rows():
 
 
 # --- checks that fail -----------------------------------------------------------------------------
-
-
-CHECKED = ("PEPR of chunks", "StreamingSGPR", "ARPEP of a Gaussian", "TSVGP")
 
 
 @pytest.mark.parametrize("name", [*OURS, *OTHERS])
@@ -186,10 +180,6 @@ def regression():
     return collapsed(PEPR)
 
 
-def regression_in_chunks():
-    return collapsed(PEPR, chunk_size=25)
-
-
 NAN_TOO = [
     regression,
     lambda: collapsed(PEPR, alpha=0.0, chunk_size=25),
@@ -206,7 +196,7 @@ def test_data_that_are_not_finite(make, place):
     assert np.isfinite(run()[0])
 
 
-@pytest.mark.parametrize("make", [regression, regression_in_chunks])
+@pytest.mark.parametrize("make", [regression, lambda: collapsed(PEPR, chunk_size=25)])
 def test_a_matrix_that_is_not_positive_definite(make):
     with configured(jitter=0.0):
         model, run = compiled.__wrapped__(make)  # of this jitter

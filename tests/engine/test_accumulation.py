@@ -81,26 +81,12 @@ def collected(problem, chunks, sites, powers, scale):
     return sums, tape.gradient(objective, sources, unconnected_gradients="zero")
 
 
-def expected_gradients(problem, blocks, powers, scale, shared=False):
-    Kuu, *rows = vars(problem).values()
-    sources = [double(values) for values in (Kuu, scale, *rows)]
-    with tf.GradientTape() as tape:
-        tape.watch(sources)
-        Kuu, m, *rows = sources
-        sums = dense_sums(Kuu, *rows, blocks, powers, m, shared)
-        objective = paired(make_cotangents(sums, 5), sums)
-    gradients = [
-        tf.convert_to_tensor(g)
-        for g in tape.gradient(objective, sources, unconnected_gradients="zero")
-    ]
-    return with_symmetric_covariances(gradients)
-
-
 def with_symmetric_covariances(gradients):
     """
     Symmetrize the derivatives in Kuu and Kff (first and fourth): only their symmetric part is
     defined.
     """
+    gradients = [tf.convert_to_tensor(g) for g in gradients]
     return [
         0.5 * (g + tf.transpose(g)) if place in (0, 3) else g for place, g in enumerate(gradients)
     ]
@@ -112,8 +98,15 @@ def assert_dense(problem, blocks, chunks, sites, powers, scale=1.0, shared=False
     # A log det of I + k X divided by k = 1e-6 errs by eps / k in numpy's own evaluation.
     tolerance = 1e-8 if np.min(powers.penalty_power) < 1e-3 else EXACT
     all_close(sums, values_of_sums(problem, blocks, powers, scale, shared), tolerance)
-    expected = expected_gradients(problem, blocks, powers, scale, shared)
-    all_close(with_symmetric_covariances(gradients), expected, EXACT)
+    Kuu, *rows = vars(problem).values()
+    sources = [double(values) for values in (Kuu, scale, *rows)]
+    with tf.GradientTape() as tape:
+        tape.watch(sources)
+        Kuu, m, *rows = sources
+        sums = dense_sums(Kuu, *rows, blocks, powers, m, shared)
+        objective = paired(make_cotangents(sums, 5), sums)
+    expected = tape.gradient(objective, sources, unconnected_gradients="zero")
+    all_close(*map(with_symmetric_covariances, (gradients, expected)), EXACT)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from comparisons import assert_all_close
 from gpflow.kernels import Matern52, SharedIndependent, SquaredExponential, White
+from gpflow.models import GPR
+from model_values import loss_and_gradient
 from numpy.testing import assert_allclose
 from waves import line
 
@@ -40,6 +42,10 @@ def test_gpr_has_the_same_evidence_and_predictions(inputs, points, alpha):
     assert is_exact(model)
     assert_allclose(gpr.training_loss(), model.training_loss(), rtol=1e-3)
     assert_allclose(gpr.predict_y(X), model.predict_y(X), rtol=1e-3, atol=1e-3)
+    plain = GPR(gpr.data, gpr.kernel, gpr.mean_function, likelihood=gpr.likelihood)
+    (loss, gradient), expected = map(loss_and_gradient, (gpr, plain))
+    assert_allclose(loss, expected[0], rtol=1e-12)
+    assert_all_close(gradient, expected[1], rtol=1e-9, atol=1e-9)
     errors, variances = model._leave_one_out()
     expected = exact_leave_one_out(model)
     assert_allclose(errors, expected[0], atol=1e-3)
@@ -138,12 +144,12 @@ def test_all_rows_are_points_if_their_evidence_is_higher(monkeypatch):
     )
     evidences = [each.log_marginal_likelihood_value_ for each in (sparse, full)]
     difference = (evidences[1] - evidences[0]) / 240
-    for clearly, expected in ((difference - 1e-6, full), (difference + 1e-6, sparse)):
+    for clearly, expected in ((difference - 1e-5, full), (difference + 1e-5, sparse)):
         monkeypatch.setattr(regressor, "_CLEARLY", clearly)
         found = SparseGPRegressor(random_state=0).fit(rows, outputs)
         assert found.n_inducing_ == expected.n_inducing_
         assert_allclose(
-            found.log_marginal_likelihood_value_, expected.log_marginal_likelihood_value_, rtol=1e-9
+            found.log_marginal_likelihood_value_, expected.log_marginal_likelihood_value_, rtol=1e-5
         )
         # Of both trainings.
         assert (found.n_iter_ > expected.n_iter_) == (expected is full)

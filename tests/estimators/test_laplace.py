@@ -1,5 +1,6 @@
 """The average over hyperparameters of few rows, and the default kernel of the regressor."""
 
+import itertools
 import pickle
 from copy import deepcopy
 
@@ -113,22 +114,17 @@ def test_few_rows_are_averaged(estimator):
         assert_allclose(copy.predict(X_NEW[::-1]), mean[::-1], rtol=1e-9)
 
 
-@pytest.mark.parametrize("options", [{"priors": None}, {"n_draws": 0}])
-def test_predictions_of_the_model_itself(options):
-    estimator = SparseGPRegressor(random_state=0, **options).fit(X, y)
+def test_predictions_of_the_model_itself():
+    estimator = SparseGPRegressor(random_state=0, priors=None).fit(X, y)
     f, _ = estimator.model_.predict_y(X_NEW)
     assert_allclose(estimator.predict(X_NEW), f[:, 0] * y.std() + y.mean(), rtol=1e-9)
 
 
-@pytest.mark.parametrize("n_draws", [3, -2, 2.0, "8"])
-def test_numbers_of_draws_are_checked(n_draws):
-    for method in ("fit", "partial_fit"):
+def test_numbers_of_draws_are_checked():
+    """Draws need the maximum of a training on all rows."""
+    for n_draws, method in itertools.product([3, -2, 2.0, "8"], ["fit", "partial_fit"]):
         with refused("n_draws must be"):
             getattr(SparseGPRegressor(n_draws=n_draws), method)(X, y)
-
-
-def test_draws_that_are_asked_for_in_vain():
-    """Draws need the maximum of a training on all rows."""
     with refused("n_draws must be None or 0 for partial_fit, got 8"):
         SparseGPRegressor(n_draws=8).partial_fit(X, y)
     with refused("n_draws must be None or 0 with optimizer=None, got 8"):

@@ -51,15 +51,6 @@ def test_the_default_kernel_has_priors_and_a_given_kernel_keeps_its_own():
         SparseGPRegressor(priors="flat").fit(*train)
 
 
-def test_the_value_of_the_log_marginal_likelihood_excludes_the_priors():
-    estimator = SparseGPRegressor(random_state=0).fit(*WIDE[0])
-    model = estimator.model_
-    assert model.log_prior_density() != 0.0
-    # All rows are points: GPR was trained, without the jitter of 1e-6.
-    objective = model.maximum_log_likelihood_objective()
-    assert_allclose(estimator.log_marginal_likelihood_value_, objective, rtol=1e-5)
-
-
 def test_a_refit_uses_the_priors_of_its_own_data():
     """A compiled model is used again: its priors move with the data."""
     others = [1e3 * X[:50], y[:50]]

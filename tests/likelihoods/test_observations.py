@@ -177,19 +177,15 @@ def test_checks_held_out_rows_of_gpflow_models():
             fit(made, (X, np.zeros((4, columns))), max_iterations=1)
 
 
-def mixed():
-    """A model of GPflow with three outputs, mixed of two latent functions."""
+def test_mixed_outputs_must_be_as_many_as_mixing_rows():
+    """Three outputs, mixed of two latent functions by a model of GPflow."""
     kernel = LinearCoregionalization([SquaredExponential(), Matern32()], W=np.ones((3, 2)))
     points = gpflow.inducing_variables.SharedIndependentInducingVariables(
         gpflow.inducing_variables.InducingPoints(X[:2])
     )
-    return SVGP(kernel, Gaussian(), points, num_latent_gps=2, num_data=4)
-
-
-def test_mixed_outputs_must_be_as_many_as_mixing_rows():
-    """The number of outputs is the number of rows of the mixing matrix."""
+    mixed = SVGP(kernel, Gaussian(), points, num_latent_gps=2, num_data=4)
     with refused("a column for each of 3 latent functions, got 2"):
-        fit(mixed(), (X, np.zeros((4, 2))), max_iterations=1)
+        fit(mixed, (X, np.zeros((4, 2))), max_iterations=1)
 
 
 def test_predict_log_density_accepts_batch_dimensions():

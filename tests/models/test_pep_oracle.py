@@ -49,15 +49,12 @@ CASES = SPARSE + FULL
 WITH_GRADIENTS = [case for case in CASES if "grad" in case["expected"]]
 
 
-def _jitter(case):
-    return 1e-12 if case["inputs"].get("Z", case["inputs"]["X"]) == case["inputs"]["X"] else 0.0
-
-
 @pytest.fixture(autouse=True)
 def _little_jitter(request):
-    case = request.node.callspec.params["case"]
+    inputs = request.node.callspec.params["case"]["inputs"]
+    jitter = 1e-12 if inputs.get("Z", inputs["X"]) == inputs["X"] else 0.0
     with gpflow.config.as_context(
-        replace(gpflow.config.config(), jitter=_jitter(case), positive_minimum=0.0)
+        replace(gpflow.config.config(), jitter=jitter, positive_minimum=0.0)
     ):
         yield
 

@@ -201,15 +201,11 @@ def test_the_surrogate_has_the_posterior_of_the_sites(model):
 # --- sites that have not converged ----------------------------------------------------------------
 
 
-def test_the_status_of_sites_that_are_reset(model):
-    model.reset_sites()
-    status = model.sites_status
-    assert not status.converged and status.sweeps == 0 and status.change == np.inf
-
-
 def test_a_warning_is_given_once(model, capfd):
     model.max_sweeps = 1
     model.reset_sites()
+    status = model.sites_status
+    assert not status.converged and status.sweeps == 0 and status.change == np.inf
     with pytest.warns(
         UserWarning, match=r"The sites have not converged.*max_sweeps.*sites_status"
     ) as caught:

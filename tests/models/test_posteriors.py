@@ -56,13 +56,6 @@ def make_posterior(cache=PrecomputeCacheType.TENSOR, mean_function=None, **chang
     ), given
 
 
-def dense(given, X):
-    kernel = make_kernel()
-    T = np.linalg.inv(given.L) @ kernel(Z, X).numpy()
-    B = np.linalg.inv(np.eye(4) + given.A)
-    return T.T @ B @ given.c + [0.5, 0.0, -1.0], kernel(X).numpy() - T.T @ T + T.T @ B @ T
-
-
 KERNELS = [
     Matern52(1.4, 0.9),
     Matern32(0.6, 1.2),
@@ -97,25 +90,6 @@ def test_separate_sums_equal_separate_posteriors(kernels):
             )
             assert_near(mean, np.concatenate(means, axis=-1), EXACT)
             assert_near(cov, np.concatenate(covs, axis=axis), EXACT)
-
-
-@pytest.mark.parametrize("cache", list(PrecomputeCacheType))
-def test_means_and_covariances_equal_dense_formula(cache):
-    posterior, given = make_posterior(cache)
-    predict = (
-        posterior.fused_predict_f if cache is PrecomputeCacheType.NOCACHE else posterior.predict_f
-    )
-    mean, cov = dense(given, XNEW)
-    m, v = predict(XNEW)
-    assert_near(m, mean, EXACT)
-    assert_near(v, np.diag(cov)[:, None] * np.ones(3), EXACT)
-    m, whole = predict(XNEW, full_cov=True)
-    assert_near(m, mean, EXACT)
-    assert_near(whole, np.stack([cov] * 3), EXACT)
-    _, outputs = predict(XNEW, full_output_cov=True)
-    assert_near(outputs, np.diag(cov)[:, None, None] * np.eye(3), EXACT)
-    _, both = predict(XNEW, full_cov=True, full_output_cov=True)
-    assert_near(both, np.einsum("nm,pq->npmq", cov, np.eye(3)), EXACT)
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,12 @@ ENTRIES = (
         training=of_labels(),
     ),
     Entry(gpflow_pep.ARPEP, OWN_Q, classes={"ARPEP": of_labels(alpha=0.7)}, training=of_labels()),
-    Entry(gpflow_pep.APEP, OWN_Q, classes={"APEP": of_labels(alpha=0.7)}, training=of_labels()),
+    Entry(
+        gpflow_pep.APEP,
+        OWN_Q,
+        classes={"APEP": of_labels(alpha=0.7, scale=learned_scale)},
+        training=of_labels(),
+    ),
     Entry(
         gpflow_pep.RPAPEP,
         OWN_Q,
@@ -148,7 +153,7 @@ ENTRIES = (
     Entry(
         gpflow_pep.PEPSVGP,
         OWN_Q,
-        classes={"PEPSVGP": of_noise(alpha=0.7, scale=0.8)},
+        classes={"PEPSVGP": of_noise(alpha=0.7, scale=learned_scale)},
         training=of_noise(alpha=0.5),
     ),
     Entry(gpflow.models.SVGP, OWN_Q, training=of_noise()),

@@ -15,8 +15,7 @@ from quick import partly_slow
 from tilted_rules import observed
 
 from gpflow_pep import MultiClassRobustMax
-from gpflow_pep.likelihoods import Probit
-from gpflow_pep.tilted import KL, Cavity, log_partition, rule_for, tilted_rule
+from gpflow_pep.tilted import Cavity, log_partition, rule_for
 
 REFERENCES = references("robustmax_logZ")
 POWERS = (0.0, 1e-6, 0.3, 1.0)
@@ -103,15 +102,3 @@ def test_gradients_of_log_partition(alpha):
         )
 
     assert_gradients(value, sources, h=1e-3, tolerance=1e-8)
-
-
-def test_each_latent_function_uses_its_column():
-    Y = rng.integers(0, 2, (N, C))
-    found = rule_for(Probit(), "kl").moments(CAVITY, observed(Y), double(0.5))
-    for c in range(C):
-        alone = tilted_rule(Probit(), KL()).moments(
-            Cavity(*(value[c] for value in CAVITY)),
-            observed(Y[:, c : c + 1]),
-            double(0.5),
-        )
-        assert_all_close([value[c] for value in found], alone, rtol=1e-12)

@@ -100,6 +100,12 @@ def test_a_run_that_has_ended_is_not_repeated(as_new, tmp_path):
     longer = fit(again, (X, Y), **{**options, "max_iterations": 30})
     assert longer.iterations == 30
     assert longer.objective[: len(expected.objective)] == expected.objective
+    trained = values(again)
+    fewer = fit(as_new("TSVGP"), (X, Y), **{**options, "max_iterations": 4})
+    assert fewer.iterations == 30 and fewer.reason.startswith(
+        "Nothing was trained: the checkpoint has 30 iterations, max_iterations=4."
+    )
+    assert_equal(values(again), trained)
 
 
 def test_a_converged_search_is_not_repeated(as_new, tmp_path):

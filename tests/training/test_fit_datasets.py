@@ -182,27 +182,17 @@ def test_rejects_invalid_datasets(as_new):
         assert_equal(values(model), before)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"batch_size": 12},
-            "batch_size must be None with a dataset, whose batches are the minibatches, got 12",
-        ),
-        ({"optimizer": "lbfgs"}, "optimizer must be \"adam\" with a dataset, got 'lbfgs'"),
-    ],
-)
-def test_rejects_options_for_arrays_with_a_dataset(as_new, options, message):
-    with refused(message):
-        fit(as_new("TSVGP"), batches(), **options)
-
-
-def test_the_number_of_rows_is_that_of_the_model(as_new):
+def test_arguments_that_do_not_fit_a_dataset(as_new):
     model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z)
     with refused("num_data of the model must be the number of rows of the dataset, got None"):
         fit(model, batches())
     with refused("data must be None: PEPR stores its data"):
         fit(as_new("PEPR"), batches())
+    model = as_new("TSVGP")
+    with refused("batch_size must be None with a dataset, whose .* minibatches, got 12"):
+        fit(model, batches(), batch_size=12)
+    with refused("optimizer must be \"adam\" with a dataset, got 'lbfgs'"):
+        fit(model, batches(), optimizer="lbfgs")
 
 
 def test_a_later_batch_that_cannot_be_used_ends_training(as_new):

@@ -125,14 +125,6 @@ def test_many_rows_are_scored_in_parts(as_new):
 # --- early stopping -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("held_out", "message"), [((X,), "a pair"), ((X[:3], Y), "rows"), ((X, np.nan * Y), "finite")]
-)
-def test_bad_held_out_rows_are_named(as_new, held_out, message):
-    with refused(f"held_out: .*{message}"):
-        fit(as_new("PEPR"), held_out=held_out)
-
-
 def test_held_out_scores_stop_training_at_their_best(as_new):
     """
     Held-out rows of noise alone: the better the data are fitted, the worse they are; the best was
@@ -326,6 +318,9 @@ def test_bad_arguments_are_refused(as_new):
             "batch_size must be at most the number of rows, 60, got 61",
         ),
         ("TSVGP", {"seed": -1}, "seed must be"),
+        ("PEPR", {"held_out": (X,)}, "held_out: .*a pair"),
+        ("PEPR", {"held_out": (X[:3], Y)}, "held_out: .*rows"),
+        ("PEPR", {"held_out": (X, np.nan * Y)}, "held_out: .*finite"),
         ("BTSVGP", {"optimizer": "lbfgs"}, 'optimizer must be "adam" for BTSVGP'),
         ("TSVGP", {"natural_step": 1.5}, "natural_step must be"),
         (
@@ -342,6 +337,10 @@ def test_bad_arguments_are_refused(as_new):
         ("PEPClassifier", {"learning_rate": np.nan}, "learning_rate must be"),
         ("PEPR", {"n_restarts": 1, "optimizer": "adam"}, "n_restarts must be"),
         *(("PEPR", {name: value}, f"{name} must be") for name, value in UNUSABLE.items()),
+        *(
+            ("TSVGP", {"checkpoint_seconds": value}, "checkpoint_seconds must be a number of at")
+            for value in [None, -1.0, np.nan, "10", [1.0]]
+        ),
         (
             "PEPR",
             {"checkpoint": "nowhere/at/all.npz"},

@@ -11,6 +11,7 @@ from comparisons import assert_near
 from covariances import whitened
 from gpflow.kernels import SquaredExponential
 from gpflow.utilities import multiple_assign, read_values
+from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
 from quick import partly_slow
 from small_models import At
@@ -339,6 +340,28 @@ def test_negative_precisions_are_halved_until_q_is_proper(model):
 
 
 # --- trained parameters; last, since they are compiled anew ---------------------------------------
+
+
+def test_the_optimum_is_stationary(model):
+    """
+    L-BFGS-B stops where the projected gradient is below 1e-5 or the energy, some 20 nats, changes
+    by 2e-9 of itself (ftol): with curvatures of order 1 the latter leaves slopes up to sqrt(2 *
+    4e-8) = 3e-4.
+    """
+    # Z makes flat valleys, which take hundreds of iterations.
+    gpflow.set_trainable(model.inducing_variable, False)
+    result = fit(model, max_iterations=200, tolerance=1e-8)
+    assert result.converged and "CONVERGENCE" in result.reason.upper()
+    _, gradients = loss_and_gradient(model)
+    assert len(gradients) == 2
+    assert max(np.abs(gradient) for gradient in gradients) < 1e-3
+    best = result.objective[-1]
+    for parameter in (model.kernel.variance, model.kernel.lengthscales):
+        value = parameter.numpy()
+        for factor in (0.8, 1.25):
+            parameter.assign(factor * value)
+            assert model.update_sites().log_evidence < best
+        parameter.assign(value)
 
 
 def test_sites_converge_where_nothing_is_trained(model):

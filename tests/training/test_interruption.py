@@ -241,18 +241,3 @@ def test_other_threads_get_no_signals():
     thread.start()
     thread.join()
     assert entered == [False]
-
-
-def test_a_limit_below_the_iterations_done_trains_nothing(as_new, tmp_path):
-    options = {**options_for("TSVGP"), "interval": 1, "checkpoint": tmp_path / "c.npz"}
-    first = as_new("TSVGP")
-    fit(first, data_for("TSVGP"), **{**options, "max_iterations": 6})
-    trained = values(first)
-    again = as_new("TSVGP")
-    callback = At(1, stop)
-    result = fit(again, data_for("TSVGP"), callback=callback, **{**options, "max_iterations": 4})
-    assert not callback.records and result.iterations == 6
-    assert result.reason.startswith(
-        "Nothing was trained: the checkpoint has 6 iterations, max_iterations=4."
-    )
-    assert_equal(values(again), trained)

@@ -111,18 +111,6 @@ def test_a_run_closes_its_events(as_new, tmp_path):
         shutil.rmtree(folder)
 
 
-def test_rejects_invalid_checkpoint_seconds(as_new, tmp_path):
-    for value in [None, -1.0, np.nan, "10", [1.0]]:
-        with refused("checkpoint_seconds must be a number of at least 0"):
-            fit(
-                as_new("TSVGP"),
-                (X, Y),
-                checkpoint=tmp_path / "c.npz",
-                checkpoint_seconds=value,
-                **OPTIONS,
-            )
-
-
 @partly_slow(("seconds", "count"), [(math.inf, 1), (np.float32(0.0), 5)], 1)
 def test_accepts_valid_checkpoint_seconds(as_new, tmp_path, monkeypatch, seconds, count):
     """With a minimum time of 0 there is one checkpoint per record and one at the end."""

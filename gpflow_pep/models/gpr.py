@@ -1,0 +1,44 @@
+"""GPflow's GPR with the closed form of its gradient."""
+
+import numpy as np
+import tensorflow as tf
+from gpflow.models import GPR
+from gpflow.utilities import add_likelihood_noise_cov
+from typing_extensions import override
+
+from ..maths.linalg import inverse_of_product, log_det
+from ..runtime import no_autograph
+from ..runtime.custom_gradients import WithGradient
+
+
+class ClosedFormGPR(GPR):
+    """A GPR whose log evidence has its closed-form gradient, in half of TensorFlow's time."""
+
+    @override
+    def log_marginal_likelihood(self) -> tf.Tensor:
+        X, Y = self.data
+        K = add_likelihood_noise_cov(self.kernel(X), self.likelihood, X)
+        return _log_density(Y - self.mean_function(X), K)
+
+
+@no_autograph
+@tf.custom_gradient
+def _log_density(residuals: tf.Tensor, K: tf.Tensor) -> WithGradient:
+    """
+    Return the log density [] of P columns r of `residuals` [N, P] with covariance K [N, N].
+
+    With A = K^-1 and a = A r, its derivatives are -a and Σ_p (a a' - A) / 2 (Rasmussen and Williams
+    2006, eq. 5.9).
+    """
+    L = tf.linalg.cholesky(K)
+    whitened = tf.linalg.triangular_solve(L, residuals)
+    N, P = (tf.cast(size, K.dtype) for size in tf.unstack(tf.shape(residuals)))
+    normalization = log_det(L) + N * np.log(2.0 * np.pi)
+    value = -0.5 * (tf.reduce_sum(tf.square(whitened)) + P * normalization)
+
+    def pull_back(bar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        a = tf.linalg.triangular_solve(L, whitened, adjoint=True)
+        of_covariance = tf.matmul(a, a, transpose_b=True) - P * inverse_of_product(L)
+        return -bar * a, 0.5 * bar * of_covariance
+
+    return value, pull_back
