@@ -7,7 +7,7 @@ from gpflow.utilities import add_likelihood_noise_cov
 from typing_extensions import override
 
 from ..maths.linalg import inverse_of_product, log_det
-from ..runtime import no_autograph
+from ..runtime import Tensors, no_autograph, once_differentiable
 from ..runtime.custom_gradients import WithGradient
 
 
@@ -36,9 +36,9 @@ def _log_density(residuals: tf.Tensor, K: tf.Tensor) -> WithGradient:
     normalization = log_det(L) + N * np.log(2.0 * np.pi)
     value = -0.5 * (tf.reduce_sum(tf.square(whitened)) + P * normalization)
 
-    def pull_back(bar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def pull_back(bar: tf.Tensor) -> Tensors:
         a = tf.linalg.triangular_solve(L, whitened, adjoint=True)
         of_covariance = tf.matmul(a, a, transpose_b=True) - P * inverse_of_product(L)
-        return -bar * a, 0.5 * bar * of_covariance
+        return once_differentiable(-bar * a, 0.5 * bar * of_covariance)
 
     return value, pull_back
