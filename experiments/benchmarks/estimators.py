@@ -28,7 +28,7 @@ from experiments import datasets
 from experiments.benchmarks.machine import machine
 from experiments.benchmarks.methods import fit_alone, measured
 from experiments.benchmarks.printing import Table, parser_of, write
-from experiments.benchmarks.tables import Rows, num_classes
+from experiments.benchmarks.rankings import Rows, num_classes
 from experiments.protocols.arguments import count
 
 RAW = ("airfoil", "kin8nm", "power", "naval", "elevators", "bike", "protein")

@@ -32,8 +32,7 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import KFold, cross_val_predict, train_test_split
 from sklearn.preprocessing import StandardScaler
 
-from experiments.benchmarks.rankings import Record
-from experiments.benchmarks.tables import Rows, num_classes
+from experiments.benchmarks.rankings import Record, Rows, num_classes
 from experiments.cells.processes import THREADS
 from experiments.datasets import Floats
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor

@@ -17,6 +17,13 @@ _WORSE = 0.05  # nats above `linear`
 _BEHIND = 0.03  # nats above the best GP peer or `linear`
 
 Record = dict[str, Any]
+Rows = tuple[Floats, Any]
+"""X [N, D] and y [N]."""
+
+
+def num_classes(y: Any) -> int:
+    """Return the number of classes of labels; 0 for numbers."""
+    return 0 if y.dtype.kind == "f" else len(np.unique(y))
 
 
 def summary(records: Sequence[Record]) -> list[Table]:

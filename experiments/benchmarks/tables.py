@@ -35,14 +35,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from experiments import datasets
 from experiments.benchmarks.printing import Table, parser_of, write
-from experiments.benchmarks.rankings import Record, summary
-from experiments.datasets import Floats
+from experiments.benchmarks.rankings import Record, Rows, num_classes, summary
 from experiments.datasets.files import DIRECTORY_VARIABLE
 from experiments.datasets.generated import blobs
 
@@ -51,9 +49,6 @@ _ENTRIES = {"table", "method", "seed", "N", "D", "classes"}  # of every record
 _SKLEARN_ROWS = {False: 1500, True: 800}  # of regression and classification
 _TASKS = ("regression", "classification", "multiclass")
 _key = itemgetter("table", "method", "seed")  # of a record
-
-Rows = tuple[Floats, Any]
-"""X [N, D] and y [N]."""
 
 
 def main() -> None:
@@ -145,11 +140,6 @@ def tables(
     for name, (X, y) in sorted(loaded.items(), key=lambda item: len(item[1][1])):
         if len(y) <= rows:
             yield name, (X, y)
-
-
-def num_classes(y: Any) -> int:
-    """Return the number of classes of labels; 0 for numbers."""
-    return 0 if y.dtype.kind == "f" else len(np.unique(y))
 
 
 def _from_file(path: Path) -> Rows:

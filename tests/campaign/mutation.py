@@ -47,7 +47,7 @@ from campaign.running import Campaign, Outcome, options
 
 _IMPORTED = (gpflow, hypothesis, mpmath, scipy, sklearn, tf)  # once, for all processes
 _PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["campaign.mutation"])
+_PROCESSES.set_forkserver_preload([each.__name__ for each in (*_IMPORTED, np, pytest)])
 _SECONDS = 300.0  # that the tests of a mutant may take
 _MEMORY = 12 * 2**30  # bytes that a child may address
 _ROOT = Path(__file__).parents[2]
