@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ..runtime import Workers, on_demand
+from ..runtime import Workers, on_demand, rarely
 from ..tilted.rule import NEGLIGIBLE
 from .anderson import Anderson, Step
 from .newton import LEAST_DECREASE, LEAST_DEPTH, ends_probing, is_acceptable, probe
@@ -214,8 +214,8 @@ def _step(problem: Problem, options: SolverOptions, loop: SolverState) -> Solver
     # Rarely taken branches are compiled when they first run.
     accepts_step = on_demand(partial(is_acceptable, problem.rows.all_workers))
     trial = problem.is_bound, loop.newton, loop.iterate, evaluated
-    by_newton = tf.cond(
-        tf.equal(loop.kind, NEWTON_STEP), lambda: accepts_step(*trial), lambda: tf.constant(True)
+    by_newton = rarely(
+        tf.equal(loop.kind, NEWTON_STEP), lambda: accepts_step(*trial), tf.constant(True)
     )
     accepted &= probing | (_keeps_bound(problem, options, loop, evaluated) & by_newton)
     loop = loop._replace(sweeps=loop.sweeps + 1)
@@ -268,10 +268,10 @@ def _after_evaluation(
     otherwise = on_demand(partial(_after_rejection_or_newton, workers))
     goes_on = tf.equal(loop.final_status, RUNNING) & (loop.sweeps < options.max_sweeps)
     # After convergence, too, the other branch must not be compiled.
-    return tf.cond(
-        converged | (sweeping & accepted & goes_on),
-        lambda: followed,
+    return rarely(
+        ~converged & ~(sweeping & accepted & goes_on),
         lambda: otherwise(options, loop, followed, step, accepted),
+        followed,
     )
 
 

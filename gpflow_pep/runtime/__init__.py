@@ -1,6 +1,16 @@
 """TensorFlow internals: tracing, checks, custom gradients, devices, workers."""
 
-from .checks import UnreadableData, asserted, reason_of, repeated, silent, warn, with_plain_errors
+from .checks import (
+    RARE,
+    UnreadableData,
+    asserted,
+    rarely,
+    reason_of,
+    repeated,
+    silent,
+    warn,
+    with_plain_errors,
+)
 from .custom_gradients import (
     Sources,
     Tensors,
@@ -31,5 +41,6 @@ from .tracing import (
     resizable_copy,
     shared,
     structure_of,
+    without_rare_branches,
 )
 from .transactions import assign_all, atomic, store

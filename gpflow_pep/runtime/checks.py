@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import override
 
-from .tracing import in_xla
+from .tracing import in_xla, leaves_out_rare_branches
 
 try:
     from tensorflow.python.util.tf_stack import StackTraceFilter as _StackTraceFilter
@@ -39,6 +39,9 @@ _CREATE_OPERATION = frozenset(
     str(Path(tf.__file__).parent / "python" / file)
     for file in ("util/tf_export.py", "ops/gen_logging_ops.py", "framework/op_def_library.py")
 )
+
+RARE = "A branch that was left out is needed"
+"""The message of the error of a graph traced in `without_rare_branches` that needs such a branch."""
 
 _IS_REPEATED = ContextVar("is_repeated", default=False)
 _IS_SILENT = ContextVar("is_silent", default=False)
@@ -86,6 +89,20 @@ def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
         checked = tf.raw_ops.Assert(condition=accepted, data=data, summarize=_MAX_SHOWN)
     with tf.control_dependencies([checked]):
         return tf.identity(value)
+
+
+def rarely(condition: tf.Tensor, branch: Callable[[], Any], usual: Any) -> Any:
+    """
+    Return the results of `branch` if the condition holds, which is seldom, else the `usual` ones.
+
+    :raises tf.errors.InvalidArgumentError: with the message `RARE`, if the branch was left out of
+        the graph and the condition holds.
+    """
+    if not leaves_out_rare_branches():
+        return tf.cond(condition, branch, lambda: usual)
+    first, *others = tf.nest.flatten(usual)
+    first = asserted(first, ~condition, RARE)
+    return tf.nest.pack_sequence_as(usual, [first, *others])
 
 
 class UnreadableData(ValueError):

@@ -38,7 +38,7 @@ import tensorflow as tf
 from ..engine import log1p_ratio
 from ..maths.adaptive_quadrature import Evaluated, Panels, attainable, gauss_legendre, integrate
 from ..maths.largest import select_own
-from ..runtime import Tensors, on_demand, refuse_xla
+from ..runtime import Tensors, on_demand, rarely, refuse_xla
 from ..tilted import Scalar
 from ..tilted.trapezoid import trapezoid_table, with_rows
 from .survival import LARGEST_G, LARGEST_VARIANCE, LOWEST, log_survival, quick_survival, smallest
@@ -141,7 +141,7 @@ def _integrated(
         refined = _by_panels(mean.shape[0])(rows.take(rest))
         return with_rows(sums, rest, refined)
 
-    sums = tf.cond((tf.size(rest) > 0) & (negligible < np.inf), with_panels, lambda: sums)
+    sums = rarely((tf.size(rest) > 0) & (negligible < np.inf), with_panels, sums)
     # The scan misses integrands if a mean is too far above m_y, in standard deviations (or units)
     # of both: NaN.
     limit = 2e4 * tf.sqrt(tf.maximum(tf.minimum(variance, v), 1.0))

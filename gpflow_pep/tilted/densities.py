@@ -90,6 +90,8 @@ class LogDensity:
     Maps rows to the f, [] or [R], at which p changes fastest; away from it the radius grows in
     proportion to the distance. None if there is no such point: wide cavities then use more nodes.
     """
+    is_log_concave: bool = False
+    """Whether log p is known to be concave in f: tilted distributions have one mode."""
 
     def __call__(self, F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
         """Compute log p(y | f) and its derivatives, each [K, R]."""
@@ -184,6 +186,7 @@ def _probit(likelihood: Probit) -> LogDensity:
         derivatives,
         lambda X: 2.816,
         lambda _: 0.0,
+        is_log_concave=True,
     )
 
 
@@ -195,7 +198,11 @@ def _logistic(sign: Callable[[tf.Tensor], tf.Tensor]) -> LogDensity:
 
     log_sigmoid = tf.math.log_sigmoid  # with poles at ± iπ
     return LogDensity(
-        lambda F, X, Y: log_sigmoid(sign(Y)[:, 0] * F), derivatives, lambda X: np.pi, lambda _: 0.0
+        lambda F, X, Y: log_sigmoid(sign(Y)[:, 0] * F),
+        derivatives,
+        lambda X: np.pi,
+        lambda _: 0.0,
+        is_log_concave=True,
     )
 
 
@@ -344,7 +351,10 @@ def _exponential(likelihood: _ExponentialFamily) -> LogDensity:
         return Density(constant + slope * F - size, slope - sign * size, -size)
 
     return LogDensity(
-        lambda *at: derivatives(*at).log_prob, derivatives, lambda X: _RADIUS_EXPONENTIAL
+        lambda *at: derivatives(*at).log_prob,
+        derivatives,
+        lambda X: _RADIUS_EXPONENTIAL,
+        is_log_concave=True,
     )
 
 

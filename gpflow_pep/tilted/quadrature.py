@@ -22,7 +22,7 @@ from typing_extensions import override
 from ..engine import log1p_ratio
 from ..maths.adaptive_quadrature import Evaluated, Panels, attainable, gauss_legendre, integrate
 from ..maths.normal import LOG_ROOT_2PI
-from ..runtime import Sources, Tensors, derivatives, on_demand, refuse_xla, watching
+from ..runtime import Sources, Tensors, derivatives, on_demand, rarely, refuse_xla, watching
 from .densities import LogDensity, log_density
 from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, tilted_rule
 from .smoothness import check_smooth
@@ -96,8 +96,8 @@ class QuadratureRule(TiltedRule):
             pairs = zip(tilted, better, strict=True)
             return tuple(with_rows(old, inaccurate, new) for old, new in pairs)
 
-        values = tf.cond(
-            (tf.size(inaccurate) > 0) & (negligible < np.inf), with_panels, lambda: tuple(tilted)
+        values = rarely(
+            (tf.size(inaccurate) > 0) & (negligible < np.inf), with_panels, tuple(tilted)
         )
         return Tilted(*values)
 
@@ -148,7 +148,7 @@ class QuadratureRule(TiltedRule):
             rest = _weighted_vjp(self._density, F, weight, observations, sources, at)
             return tuple(map(tf.add, accurate, rest))
 
-        return tuple(tf.cond(tf.size(inaccurate) > 0, with_panels, lambda: accurate))
+        return tuple(rarely(tf.size(inaccurate) > 0, with_panels, accurate))
 
 
 def _weighted_vjp(
@@ -203,10 +203,11 @@ def locate(
     results = tf.cond(
         tf.reduce_any(rest), lambda: with_windows(rows, first, results, least), lambda: results
     )
-    small = rows.alpha * results[:, 0] < _SMALL
-    results = tf.cond(
-        tf.reduce_any(small), lambda: with_far_modes(rows, small, results), lambda: results
-    )
+    if not density.is_log_concave:
+        small = rows.alpha * results[:, 0] < _SMALL
+        results = tf.cond(
+            tf.reduce_any(small), lambda: with_far_modes(rows, small, results), lambda: results
+        )
     *tilted, flag, center = tf.unstack(results, axis=1)
     return Tilted(*tilted), flag > 0.0, center
 

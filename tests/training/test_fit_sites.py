@@ -7,21 +7,24 @@ import sys
 import gpflow
 import numpy as np
 import pytest
-from comparisons import assert_near
+import tensorflow_probability as tfp
+from comparisons import assert_all_close, assert_near
 from covariances import whitened
 from gpflow.kernels import SquaredExponential
 from gpflow.utilities import multiple_assign, read_values
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
 from quick import partly_slow
+from refusals import stopped
 from small_models import At
 from waves import line, signs
 
 from gpflow_pep import PEP
 from gpflow_pep.ep import SitesStatus
 from gpflow_pep.likelihoods import Probit
+from gpflow_pep.runtime import RARE
 from gpflow_pep.training import FitResult, fit
-from gpflow_pep.training.objectives import ConvergedSitesObjective
+from gpflow_pep.training.objectives import ConvergedSitesObjective, TrainingStep
 from gpflow_pep.training.result import Outcome
 
 X, Y = signs(30, 21, noise=0.5)
@@ -340,6 +343,24 @@ def test_negative_precisions_are_halved_until_q_is_proper(model):
 
 
 # --- trained parameters; last, since they are compiled anew ---------------------------------------
+
+
+def test_a_step_without_rare_branches_is_traced_again_if_it_needs_one():
+    """The branch at the limit of sweeps is left out under a prior and log-concave likelihoods."""
+    model = make()
+    model.kernel.variance.prior = tfp.distributions.LogNormal(np.float64(0.0), np.float64(1.0))
+    step = TrainingStep(model)
+    step()
+    (quick,) = step.compiled.values()
+    model.max_sweeps = 1
+    model.reset_sites()
+    with stopped(RARE):
+        quick()
+    loss, gradient = step()
+    model.reset_sites()
+    expected, slopes = loss_and_gradient(model)
+    assert_allclose(loss, expected, rtol=1e-12)
+    assert_all_close(gradient, slopes, rtol=1e-9)
 
 
 def test_the_optimum_is_stationary(model):
