@@ -37,5 +37,5 @@ from .gaussian import (
 )
 from .kernel_matrices import check_columns, kernel_matrix, leaves
 from .old_posterior import AbsorbedPosterior, OldPosterior
-from .rows import RegressionRows, Rows, mean_at, noise_at, watched
+from .rows import RegressionRows, Rows, SummedRows, mean_at, noise_at, watched
 from .sites import IndependentSites, Powers, SiteRule

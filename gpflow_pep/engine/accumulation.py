@@ -27,7 +27,7 @@ from ..runtime import Tensors, WithGradient, once_differentiable, repeated
 from .chunks import Chunk, Part
 from .gaussian import RowSums, SiteSums
 from .rows import RegressionRows, Rows, cast, watched
-from .sites import IndependentSites, LinearAdjoint, Powers, SiteRule, adjoint, given_u
+from .sites import IndependentSites, Powers, SiteRule, adjoint, given_u, linear_adjoint
 
 # Estimated relative change of the site noise. Among 576 settings (four kernels, six lengthscales,
 # four noises, alpha 0, 0.5 and 1; N = 6,000, M = 100, D = 4 and 8) 294 are below this value; their
@@ -54,7 +54,7 @@ def accumulate_sums(
 ) -> tuple[SiteSums, RowSums]:
     """
     Compute the sums over all rows, and the terms that only the evidence needs; both are
-    differentiable once in `Kuu` [..., M, M], ``rows.inputs`` and ``rows.variables``.
+    differentiable once in `Kuu` [M, M], ``rows.inputs`` and ``rows.variables``.
 
     :param powers: define sites and penalty; not differentiated.
     :param factorize: Cholesky factorization of Kuu.
@@ -113,7 +113,7 @@ def _one_chunk(
         if not (by_products(L) and _may_be_linear(sites, powers, rows.scale)):
             return general()
         # Outside of tf.cond, so that it shares the inverse of L with V.
-        linear, LtL_bar, scale_bar = _linear_adjoint(L, sums, powers, rows.scale, bar)
+        linear, LtL_bar, scale_bar = linear_adjoint(L, sums, powers, rows.scale, bar)
         return tuple(
             tf.cond(
                 _is_linear(powers) & _is_well_conditioned(L, sums.A),
@@ -137,26 +137,7 @@ def _is_linear(powers: Powers) -> tf.Tensor:
 
 
 def _is_well_conditioned(L: tf.Tensor, A: tf.Tensor) -> tf.Tensor:
-    precision = tf.reduce_max(tf.linalg.diag_part(A), axis=-1)
-    return tf.reduce_max(condition(L) * precision) < _WELL_CONDITIONED
-
-
-def _linear_adjoint(
-    L: tf.Tensor,
-    sums: RowSums,
-    powers: Powers,
-    scale: tf.Tensor,
-    bar: RowSums,
-    by_one_product: tf.Tensor | None = None,
-    *,
-    in_single: bool = False,
-) -> tuple[LinearAdjoint, tf.Tensor, tf.Tensor]:
-    """Return the adjoint for powers of 0, L' L_bar and the derivative in the scale."""
-    linear = LinearAdjoint.of(L, scale * powers.weight, bar, by_one_product, in_single=in_single)
-    VDV = linear.trace[..., None] * sums.A  # since d_bar is a multiple of the site precision
-    of_c = tf.matmul(bar.c, sums.c, transpose_b=True)
-    LtL_bar = 2.0 * (VDV - tf.matmul(bar.A, sums.A)) - of_c
-    return linear, LtL_bar, tf.reduce_sum(bar.penalty * sums.penalty) / scale
+    return condition(L) * tf.reduce_max(tf.linalg.diag_part(A)) < _WELL_CONDITIONED
 
 
 def _many_chunks(
@@ -205,14 +186,14 @@ def _many_chunks(
             # one precision.
             by_one_product = _is_well_conditioned(L, sums.A) & (num_single == 0.0)
             in_single = isinstance(rows, MixedPrecisionRows)
-            by_hand, LtL_bar, own_scale_bar = _linear_adjoint(
+            by_hand, LtL_bar, own_scale_bar = linear_adjoint(
                 L, sums, powers, scale, bar, by_one_product, in_single=in_single
             )
 
             def part(chunk: Chunk) -> Tensors:
                 with repeated():
                     values, pull_back = watched(rows, chunk, inputs, watched_sources)
-                return pull_back(cast(by_hand, chunk.dtype).of_rows(values))
+                return pull_back(cast(by_hand, chunk.dtype).of_rows(values, in_single=in_single))
 
             scale_bar, *others_bar = rows.sum_over_chunks(part, zeros)
             return LtL_bar, scale_bar + own_scale_bar, *others_bar
@@ -232,14 +213,14 @@ class MixedPrecisionRows(RegressionRows):
     """
 
     def __init__(self, rows: RegressionRows, L: tf.Tensor):
-        """Take the Cholesky factor L of Kuu, [..., M, M]."""
+        """Take the Cholesky factor L of Kuu, [M, M]."""
         vars(self).update(vars(rows))  # a copy of `rows`, with its tensors
         self._dtype = L.dtype
         # Largest prior variance of u, [].
         self._variance = tf.reduce_max(tf.reduce_sum(tf.square(L), axis=-1))
         # tr Kuu^-1, [].
         inverse = triangular_solve(L, plus_identity(tf.zeros_like(L)))
-        self._inverse_trace = tf.reduce_max(tf.reduce_sum(tf.square(inverse), axis=[-2, -1]))
+        self._inverse_trace = tf.reduce_sum(tf.square(inverse))
         self._largest = tf.stop_gradient(self._largest_residual())
 
     @override
@@ -291,9 +272,9 @@ class MixedPrecisionRows(RegressionRows):
         error = eps * condition * k * tf.maximum(tf.reduce_max(rows.scale), 1.0) / noise
         # Rows at one place add n equal terms to A and c: the sums have relative errors of about
         # sqrt(n) eps, the mean |r| times as much, and its standard deviation is sqrt(noise/n).
-        squares = tf.reduce_mean(tf.square(rows.residual) / rows.noise[..., None], axis=-2)
+        squares = tf.reduce_mean(tf.square(rows.residual) / rows.noise[:, None], axis=0)
         of_sums = (
-            eps * tf.cast(tf.shape(rows.residual)[-2], k.dtype) * tf.sqrt(tf.reduce_max(squares))
+            eps * tf.cast(tf.shape(rows.residual)[0], k.dtype) * tf.sqrt(tf.reduce_max(squares))
         )
         # The row of any chunk with the largest |r|/σ moves the mean by as many standard deviations.
         # Rounding of A, through V, changes that.

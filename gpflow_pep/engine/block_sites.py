@@ -34,7 +34,11 @@ _ADVICE = (
 
 
 class _SitesOfBlocks(SiteRule):
-    """Rows in blocks [G, b], given one latent function u."""
+    """Rows in blocks [G, b], given one latent function u; by default sites of single rows, v = s."""
+
+    @override
+    def noise(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
+        return rows.noise
 
     @override
     def _covariance_given_u(self, V: tf.Tensor, L: tf.Tensor, rows: Rows) -> tf.Tensor:
@@ -132,17 +136,13 @@ class StructuredBlockSites(_SitesOfBlocks):
     """
 
     @override
-    def noise(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
-        return rows.noise
-
-    @override
     def penalty(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
         return tf.reduce_sum(
             powers.weight * log_det(penalty_factor(powers.penalty_power, _relative(D, rows)))
         )
 
 
-class SphericalBlockSites(StructuredBlockSites):
+class SphericalBlockSites(_SitesOfBlocks):
     """
     Blocks of b rows with one m each, at its optimum: the penalty is the sum of weight b log(1 + tr
     X / b).
@@ -155,7 +155,7 @@ class SphericalBlockSites(StructuredBlockSites):
         return tf.reduce_sum(powers.weight * log1p_ratio(powers.penalty_power / size, traces))
 
 
-class SharedBlockSites(StructuredBlockSites):
+class SharedBlockSites(_SitesOfBlocks):
     """
     Blocks of one size b with one M: no penalty, but the sum of X_b, of which the bound takes one
     log det.
@@ -173,10 +173,6 @@ class SharedBlockSites(StructuredBlockSites):
     def forward(self, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers) -> RowSums:
         shared = tf.reduce_sum(_relative(D, rows), axis=0)
         return super().forward(V, D, rows, powers)._replace(shared=shared)
-
-    @override
-    def penalty(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
-        return tf.zeros([], D.dtype)
 
 
 def _relative(D: tf.Tensor, rows: Rows) -> tf.Tensor:

@@ -48,10 +48,6 @@ class Chunk(NamedTuple):
             lambda each: each if each.shape.rank == 0 else take(each), values
         )
 
-    def as_blocks(self, values: tf.Tensor) -> tf.Tensor:
-        """Reshape the chunk's rows [n, D] to blocks [G, b, D]."""
-        return tf.reshape(values, [*(self.shape or ()), values.shape[-1]])
-
 
 class ChunkLoop(NamedTuple):
     """Chunks that are visited one after the other on one device."""
@@ -117,25 +113,18 @@ class ChunkedData:
 
     def concatenate(self, part: Part, dtype: tf.DType, shapes: Sequence[Any]) -> Tensors:
         """
-        Concatenate the results of `part`, tensors of n rows, over the chunks; `shapes` are static.
+        Concatenate the results of `part`, tensors of n rows, over the chunks; static `shapes` with
+        None for n.
         """
         only = self.only_chunk
         if only is not None:
             return tuple(part(only))
-        shapes = list(map(tf.TensorShape, shapes))
-        # With any number of rows, which TensorFlow needs if there are no chunks.
-        of_chunks = [
-            shape if shape.rank is None else tf.TensorShape([None, *shape[1:]]) for shape in shapes
-        ]
-        written = self._written(part, dtype, of_chunks)
+        written = self._written(part, dtype, shapes)
         # Without empty loops: eager concat fails for an empty TensorArray.
         pairs = zip(self._loops, written, strict=True)
         full = [arrays for loop, arrays in pairs if tf.get_static_value(loop.count) != 0]
-        parts = [list(map(_joined, arrays, of_chunks)) for arrays in full]
-        return tuple(
-            tf.ensure_shape(tf.concat(some, 0), shape)
-            for *some, shape in zip(*parts, shapes, strict=True)
-        )
+        parts = [map(_joined, arrays, shapes) for arrays in full]
+        return tuple(tf.concat(some, 0) for some in zip(*parts, strict=True))
 
     def keep(self, part: Part, dtype: tf.DType, count: int) -> Callable[[Chunk], Tensors]:
         """
@@ -204,7 +193,7 @@ class ChunkedData:
             return [loop.run(placed(place), start(loop)) for place, loop in enumerate(self._loops)]
 
 
-def _joined(array: tf.TensorArray, shape: tf.TensorShape) -> tf.Tensor:
+def _joined(array: tf.TensorArray, shape: Sequence[int | None]) -> tf.Tensor:
     """Concatenate the rows of a loop's chunks, which are of equal size under XLA."""
     if not in_xla():
         return tf.ensure_shape(array.concat(), shape)
@@ -217,10 +206,6 @@ class Chunks(tf.Module):
     A partition of N rows into blocks, in chunks of whole blocks; results do not depend on order and
     chunk size.
     """
-
-    def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
-        """Return the number of blocks B, []; by default every row is a block."""
-        return num_data
 
     @abstractmethod
     def split(self, data: Sequence[tf.Tensor]) -> ChunkedData:
@@ -431,10 +416,6 @@ class BlockChunks(_Divided):
     def num_rows(self) -> tf.Tensor:
         """N of the partition, []."""
         return tf.shape(self._rows)[0]
-
-    @override
-    def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
-        return tf.shape(self.sizes)[0]
 
     @override
     def split(self, data: Sequence[tf.Tensor]) -> ChunkedData:

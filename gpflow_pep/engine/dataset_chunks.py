@@ -30,32 +30,25 @@ _CHANGED = (
     "equal, values or their order differ. Rows in the first pass, and now:"
 )
 
+_REFUSALS = (_UNEQUAL, _ROUNDED, _NOT_FINITE)
+
 
 class PassSummary(NamedTuple):
     """Summary of the rows that a pass has read."""
 
     rows: tf.Tensor  # Number of rows, []
     checksum: tf.Tensor  # Of the values in their order, []
-    not_finite: tf.Tensor  # The first row with a value that is NaN or infinite, []
-    rounded: tf.Tensor  # The first row with an integer that conversion has changed, []
-    unequal: tf.Tensor  # The first row of the first batch whose X and Y differ in length, []
-
-    def refusals(self) -> tuple[tuple[tf.Tensor, str], ...]:
-        """List the first rows that are not accepted, `_NONE` if all are, with the reasons."""
-        return (
-            (self.unequal, _UNEQUAL),
-            (self.rounded, _ROUNDED),
-            (self.not_finite, _NOT_FINITE),
-        )
+    # The first row that is not accepted for each of `_REFUSALS`, `_NONE` if all are, [3]: of the
+    # first batch whose X and Y differ in length, with an integer that conversion has changed, with
+    # a value that is NaN or infinite.
+    refused: tf.Tensor
 
     def plus(self, other: "PassSummary") -> "PassSummary":
         """Combine the summaries of two parts of a pass."""
         return PassSummary(
             rows=self.rows + other.rows,
             checksum=self.checksum + other.checksum,
-            not_finite=tf.minimum(self.not_finite, other.not_finite),
-            rounded=tf.minimum(self.rounded, other.rounded),
-            unequal=tf.minimum(self.unequal, other.unequal),
+            refused=tf.minimum(self.refused, other.refused),
         )
 
 
@@ -77,10 +70,10 @@ class DatasetChunks(Chunks):
         self.dataset = dataset
         self.columns = _columns(dataset)
         self._batches, self._place = _numbered(dataset)
-        summary = self._read()
-        if summary.rows == 0:
+        found = self._read()
+        if found[0] == 0:
             raise ValueError("data must have at least one row, got a dataset without rows.")
-        self.num_data, self._checksum = (tf.constant(value, tf.int64) for value in summary[:2])
+        self.num_data, self._checksum = (tf.constant(value, tf.int64) for value in found)
 
     @property
     def identity(self) -> tuple[int, int]:
@@ -93,9 +86,9 @@ class DatasetChunks(Chunks):
 
     def check(self) -> None:
         """Read the dataset again; raise a ValueError if its rows differ from the first pass."""
-        summary = self._read()
-        if (summary.rows, summary.checksum) != self.identity:
-            raise ValueError(f"{_CHANGED} {int(self.num_data)} {summary.rows}.")
+        found = self._read()
+        if found != self.identity:
+            raise ValueError(f"{_CHANGED} {int(self.num_data)} {found[0]}.")
 
     def batches(self) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
         """Yield the batches (X, Y) of the dataset, without conversion of their numeric types."""
@@ -125,7 +118,7 @@ class DatasetChunks(Chunks):
         """
         summary, total = with_plain_errors(self._pass, step, start, place=self.place)
         rows = summary.rows
-        for row, message in summary.refusals():
+        for row, message in zip(tf.unstack(summary.refused), _REFUSALS, strict=True):
             rows = asserted(rows, tf.equal(row, _NONE), message, row)
         same = tf.equal(rows, self.num_data) & tf.equal(summary.checksum, self._checksum)
         rows = asserted(rows, same, _CHANGED, self.num_data, summary.rows)
@@ -135,17 +128,16 @@ class DatasetChunks(Chunks):
                 for each in total
             )
 
-    def _read(self) -> PassSummary:
+    def _read(self) -> tuple[int, int]:
         """
-        Read the whole dataset, eagerly; a ValueError names the row of a value or batch that is not
-        accepted.
+        Read the whole dataset, eagerly; return :attr:`identity`. A ValueError names the row of a
+        value or batch that is not accepted.
         """
-        found, _ = with_plain_errors(self._pass, lambda *_: (), (), place=self.place)
-        summary = PassSummary(*map(int, found))
-        for row, message in summary.refusals():
+        summary, _ = with_plain_errors(self._pass, lambda *_: (), (), place=self.place)
+        for row, message in zip(summary.refused.numpy(), _REFUSALS, strict=True):
             if row != _NONE:
                 raise ValueError(f"{message} {row}.")
-        return summary
+        return int(summary.rows), int(summary.checksum)
 
     def _pass(self, step: ChunkStep, start: Tensors) -> tuple[PassSummary, Tensors]:
         """Return the summary of a pass and the total of all steps."""
@@ -170,8 +162,7 @@ class DatasetChunks(Chunks):
         with tf.control_dependencies([each for each in operations if each.type == "MakeIterator"]):
             batch = batches.get_next_as_optional()
         zero = tf.constant(0, tf.int64)
-        none = tf.constant(_NONE, tf.int64)
-        nothing = PassSummary(zero, zero, not_finite=none, rounded=none, unequal=none)
+        nothing = PassSummary(zero, zero, tf.constant([_NONE] * len(_REFUSALS), tf.int64))
         ended = tf.while_loop(
             lambda batch, *_: batch.has_value(),
             body,
@@ -218,16 +209,9 @@ def _numbered(dataset: tf.data.Dataset) -> tuple[tf.data.Dataset, Callable[[], s
         bad_rows = tf.where(tf.reduce_all(is_finite, axis=-1), _NONE, numbers)
         numbered_values = [tf.cast(part, tf.float64) for part in (numbers[:, None], values)]
         checksum = tf.reduce_sum(row_hashes(tf.concat(numbered_values, axis=-1)))  # modulo 2^64
-        X, Y = tf.split(
-            tf.where(is_finite, values, tf.zeros_like(values)), [X.shape[1], Y.shape[1]], axis=-1
-        )
-        return (first, X, Y), PassSummary(
-            n,
-            checksum,
-            tf.reduce_min(bad_rows),
-            rounded,
-            tf.where(is_equal, _NONE, first),
-        )
+        X, Y = tf.split(tf.where(is_finite, values, 0.0), [X.shape[1], Y.shape[1]], axis=-1)
+        refused = [tf.where(is_equal, _NONE, first), rounded, tf.reduce_min(bad_rows)]
+        return (first, X, Y), PassSummary(n, checksum, tf.stack(refused))
 
     options = tf.data.Options()  # no graph optimization: it takes longer than a pass over few rows
     options.autotune.enabled = options.experimental_optimization.apply_default_optimizations = False

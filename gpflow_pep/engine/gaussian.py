@@ -46,16 +46,13 @@ class OldPosteriorSite(NamedTuple):
 
 
 class RowSums(NamedTuple):
-    """
-    Sums over rows, or derivatives in them; v: site noise, r: residual, V = L^-1 Kuf; [...]: leading
-    ones of Kuu.
-    """
+    """Sums over rows, or derivatives in them; v: site noise, r: residual, V = L^-1 Kuf."""
 
-    A: tf.Tensor  # V diag(1/v) V', [..., M, M]
-    c: tf.Tensor  # V diag(1/v) r, [..., M, P]
-    quadratic: tf.Tensor  # r' diag(1/v) r summed over outputs, [...]
-    log_noise: tf.Tensor  # log det of the site noise, [...]
-    penalty: tf.Tensor  # Subtracted from the evidence, [...]
+    A: tf.Tensor  # V diag(1/v) V', [M, M]
+    c: tf.Tensor  # V diag(1/v) r, [M, P]
+    quadratic: tf.Tensor  # r' diag(1/v) r summed over outputs, []
+    log_noise: tf.Tensor  # log det of the site noise, []
+    penalty: tf.Tensor  # Subtracted from the evidence, []
     shared: tf.Tensor  # Sum of S^-1/2 D_b S^-1/2 over blocks that share M, [b, b]; otherwise [0, 0]
 
 
@@ -90,8 +87,7 @@ class SiteSums(NamedTuple):
 
 def log_gaussian(sums: SiteSums, row_sums: RowSums, num_data: tf.Tensor) -> tf.Tensor:
     """
-    Compute the Gaussian log density log N(r; 0, V'V + v) from the sums, summed over P outputs,
-    [...].
+    Compute the Gaussian log density log N(r; 0, V'V + v) from the sums, summed over P outputs, [].
 
         -P/2 (N log 2 pi + log det v + log det B) - (r' v^-1 r - c' B^-1 c)/2,     B = I + A
 
@@ -105,15 +101,14 @@ def log_gaussian(sums: SiteSums, row_sums: RowSums, num_data: tf.Tensor) -> tf.T
         A: tf.Tensor, c: tf.Tensor, quadratic: tf.Tensor, log_noise: tf.Tensor
     ) -> WithGradient:
         factor = factorize_B(A)
-        whitened = triangular_solve(factor, c)  # [..., M, P]
-        distance = quadratic - tf.reduce_sum(tf.square(whitened), axis=[-2, -1])
+        whitened = triangular_solve(factor, c)  # [M, P]
+        distance = quadratic - tf.reduce_sum(tf.square(whitened))
 
         def gradient(bar: tf.Tensor) -> Tensors:
             b = triangular_solve(factor, whitened, adjoint=True)
             covariance = P * inverse_of_product(factor) + tf.matmul(b, b, transpose_b=True)
             half = -0.5 * bar
-            of_matrix = half if bar.shape.rank == 0 else half[..., None, None]
-            return once_differentiable(of_matrix * covariance, -2.0 * of_matrix * b, half, P * half)
+            return once_differentiable(half * covariance, -2.0 * half * b, half, P * half)
 
         return -0.5 * (P * (constant + log_noise + log_det(factor)) + distance), gradient
 
@@ -121,8 +116,8 @@ def log_gaussian(sums: SiteSums, row_sums: RowSums, num_data: tf.Tensor) -> tf.T
 
 
 def mahalanobis(sums: SiteSums, row_sums: RowSums) -> tf.Tensor:
-    """r' (V'V + v)^-1 r = r' v^-1 r - c' B^-1 c, summed over outputs, [...]."""
-    return row_sums.quadratic - tf.reduce_sum(sums.c * sums.posterior().b, axis=[-2, -1])
+    """r' (V'V + v)^-1 r = r' v^-1 r - c' B^-1 c, summed over outputs, []."""
+    return row_sums.quadratic - tf.reduce_sum(sums.c * sums.posterior().b)
 
 
 def log1p_ratio(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:

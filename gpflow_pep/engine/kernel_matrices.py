@@ -210,7 +210,7 @@ def _squared_distances(X: tf.Tensor, X2: tf.Tensor, lengthscales: tf.Tensor) -> 
     # Squares of large and small lengthscales leave floating point range; division by powers of two
     # does not round.
     exponents = tf.round(tf.math.log(lengthscales) / np.log(2.0))
-    units = tf.stop_gradient(tf.pow(tf.constant(2.0, lengthscales.dtype), exponents))
+    units = tf.stop_gradient(2.0**exponents)
     weights = tf.broadcast_to(tf.square(units / lengthscales), X.shape[-1:])
     columns = (tf.unstack(values, axis=-1) for values in (weights, X / units, X2 / units))
     terms = [
@@ -253,7 +253,7 @@ def _matern12(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBac
 
     def pull_back(bar: tf.Tensor) -> Tensors:
         G = bar * K
-        return tf.where(t > _LEAST_SQUARE, G / s, tf.zeros_like(s)), tf.reduce_sum(G)
+        return tf.where(t > _LEAST_SQUARE, G / s, 0.0), tf.reduce_sum(G)
 
     return K, pull_back
 

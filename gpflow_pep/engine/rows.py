@@ -11,7 +11,7 @@ from gpflow.mean_functions import MeanFunction, Zero
 from gpflow.utilities import to_default_float
 
 from ..runtime import Sources, Tensors, Workers, asserted, derivatives, watching
-from .chunks import Chunk, Chunks, Part
+from .chunks import Chunk, ChunkedData, Chunks, Part
 from .covariances import Prior, floating_variables
 from .dataset_chunks import DatasetChunks
 
@@ -19,15 +19,28 @@ from .dataset_chunks import DatasetChunks
 class Rows(NamedTuple):
     """The rows of a chunk; G blocks of b rows are n = G b consecutive rows."""
 
-    Kuf: tf.Tensor  # Covariance of u with f, [..., M, n]
-    # Prior variances [..., n] of independent rows, or prior covariances [G, b, b] of blocks.
+    Kuf: tf.Tensor  # Covariance of u with f, [M, n]
+    # Prior variances [n] of independent rows, or prior covariances [G, b, b] of blocks.
     Kff: tf.Tensor
-    noise: tf.Tensor  # Variance s of the observation noise, [..., n]
-    residual: tf.Tensor  # y - m(x), [..., n, P]
+    noise: tf.Tensor  # Variance s of the observation noise, [n]
+    residual: tf.Tensor  # y - m(x), [n, P]
     scale: tf.Tensor  # m of the structured conditional M = m I: [], or of each row [n] or block [G]
 
 
-class RegressionRows:
+class SummedRows:
+    """Rows in chunks, which workers share."""
+
+    chunked: ChunkedData
+    all_workers: Workers
+
+    def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> Tensors:
+        """
+        Sum the results of `part`, tensors of the shapes of `zero`, over the chunks of all workers.
+        """
+        return self.all_workers.sums(self.chunked.sum(part, zero))
+
+
+class RegressionRows(SummedRows):
     """
     Rows of a GP regression model: kernel, inducing variable, Gaussian likelihood and mean function.
     """
@@ -49,7 +62,7 @@ class RegressionRows:
         [] or [B].
         """
         data = tuple(map(tf.convert_to_tensor, data))
-        self.chunked, self._all_workers = chunks.split(data), workers
+        self.chunked, self.all_workers = chunks.split(data), workers
         self.only_chunk = self.chunked.only_chunk
         self._prior, self._likelihood, self._mean_function = prior, likelihood, mean_function
         noise = likelihood.variance
@@ -70,10 +83,6 @@ class RegressionRows:
             prior.kernel, prior.inducing_variable, likelihood, mean_function
         )
 
-    def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> Tensors:
-        """Sum the results of `part`, tensors of the shapes of `zero`, over the chunks."""
-        return self._all_workers.sums(self.chunked.sum(part, zero))
-
     def __call__(self, chunk: Chunk, *inputs: tf.Tensor) -> Rows:
         """Compute the rows of one chunk, in its precision, from `inputs` or the present ones."""
         scale, noise, *prior_inputs = inputs or self.inputs
@@ -82,7 +91,8 @@ class RegressionRows:
         if chunk.shape is None:
             Kff = self._prior.variances(X, *prior_inputs)  # [n]
         else:
-            Kff = self._prior.Kff(chunk.as_blocks(X), *prior_inputs)  # [G, b, b]
+            blocks = tf.reshape(X, [*chunk.shape, X.shape[-1]])  # [G, b, D]
+            Kff = self._prior.Kff(blocks, *prior_inputs)  # [G, b, b]
         noise, residual = self.noise_and_residual(chunk, noise)
         return cast(Rows(Kuf, Kff, noise, residual, chunk.take_blocks(scale)), chunk.dtype)
 

@@ -1,7 +1,7 @@
 """The Gaussian sites of the collapsed methods: their rules, and the sites of single rows (B = N).
 
-Notation for n rows in a chunk: V = L^-1 Kuf [..., M, n], d = m diag(Kff - V'V) [..., n] with the
-scale m of the rows, v = s + noise d, w = 1/v, x = d/s. A trailing _bar denotes the derivative of
+Notation for n rows in a chunk: V = L^-1 Kuf [M, n], d = m diag(Kff - V'V) [n] with the scale m of
+the rows, v = s + noise d, w = 1/v, x = d/s. A trailing _bar denotes the derivative of
 the objective with respect to a quantity.
 """
 
@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from typing_extensions import Self, override
+from typing_extensions import override
 
 from ..maths.linalg import column_products, lower_product, symmetric_product, triangular_solve
 from ..runtime import Tensors, WithGradient, derivatives, watching
@@ -65,22 +65,19 @@ class SiteRule:
     """
 
     def noise(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
-        """Compute the site noise: v of single rows [..., n], or Sigma of blocks [G, b, b]."""
+        """Compute the site noise: v of single rows [n], or Sigma of blocks [G, b, b]."""
         raise NotImplementedError(f"{type(self).__name__} must define noise(D, rows, powers).")
 
     def penalty(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
-        """
-        Compute a chunk's part of the penalty, which the evidence subtracts, [...]; 0 by default.
-        """
-        return tf.zeros(tf.shape(D)[:-1], D.dtype)
+        """Compute a chunk's part of the penalty, which the evidence subtracts, []; 0 by default."""
+        return tf.zeros([], D.dtype)
 
     def zero(self, L: tf.Tensor, num_outputs: int) -> RowSums:
-        """Sums over no rows; L [..., M, M]."""
-        scalar = tf.zeros_like(L[..., 0, 0])
-        c = tf.zeros(tf.concat([tf.shape(L)[:-1], [num_outputs]], 0), L.dtype)
+        """Sums over no rows; L [M, M]."""
+        scalar = tf.zeros([], L.dtype)
         return RowSums(
             A=tf.zeros_like(L),
-            c=c,
+            c=tf.zeros([tf.shape(L)[0], num_outputs], L.dtype),
             quadratic=scalar,
             log_noise=scalar,
             penalty=scalar,
@@ -91,7 +88,7 @@ class SiteRule:
         return tf.zeros([0, 0], like.dtype)
 
     def _covariance_given_u(self, V: tf.Tensor, L: tf.Tensor, rows: Rows) -> tf.Tensor:
-        """Compute D = m (Kff - V'V): its diagonal [..., n], or blocks [G, b, b]."""
+        """Compute D = m (Kff - V'V): its diagonal [n], or blocks [G, b, b]."""
         return rows.scale * conditional_variance_of_f(rows.Kff, V, L)
 
     def forward(self, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers) -> RowSums:
@@ -102,9 +99,8 @@ class SiteRule:
         """
         noise = self.noise(D, rows, powers)
         penalty = self.penalty(D, rows, powers)
-        n = V.shape[-1]
-        self._check_shape("noise", noise, [*V.shape[:-2], n], "one value for each row")
-        self._check_shape("penalty", penalty, V.shape[:-2], "the sum over the rows")
+        self._check_shape("noise", noise, V.shape[1:], "one value for each row")
+        self._check_shape("penalty", penalty, [], "the sum over the rows")
         A, c, quadratic, log_noise = weighted_sums(V, noise, rows.residual)
         return RowSums(A, c, quadratic, log_noise, penalty, self._none_shared(V))
 
@@ -130,7 +126,7 @@ class SiteRule:
 
 
 def given_u(sites: SiteRule, L: tf.Tensor, rows: Rows) -> tuple[tf.Tensor, tf.Tensor]:
-    """Compute V = L^-1 Kuf [..., M, n], and D: its diagonal [..., n], or blocks [G, b, b]."""
+    """Compute V = L^-1 Kuf [M, n], and D: its diagonal [n], or blocks [G, b, b]."""
     V = triangular_solve(L, rows.Kuf)
     return V, sites._covariance_given_u(V, L, rows)
 
@@ -160,37 +156,34 @@ def adjoint(
 @tf.custom_gradient
 def weighted_sums(V: tf.Tensor, v: tf.Tensor, r: tf.Tensor) -> WithGradient:
     """
-    Compute A, c, quadratic and log_noise of rows with V [..., M, n], site noise v [..., n] and
-    residuals r [..., n, P]. The derivatives take one product of M rows and columns.
+    Compute A, c, quadratic and log_noise of rows with V [M, n], site noise v [n] and residuals r [n,
+    P]. The derivatives take one product of M rows and columns.
     """
     w = 1.0 / v
-    wr = w[..., None] * r
-    whitened = V * tf.sqrt(w)[..., None, :]  # one factor: on GPUs XLA copies each factor
+    wr = w[:, None] * r
+    whitened = V * tf.sqrt(w)  # one factor: on GPUs XLA copies each factor
 
     def gradient(A: tf.Tensor, c: tf.Tensor, quadratic: tf.Tensor, log_noise: tf.Tensor) -> Tensors:
-        AV = tf.matmul(A + tf.linalg.matrix_transpose(A), V)  # [..., M, n]
-        qr = quadratic[..., None, None] * r
-        cV = tf.matmul(V, c, transpose_a=True) + qr  # [..., n, P]
+        AV = tf.matmul(A + tf.transpose(A), V)  # [M, n]
+        qr = quadratic * r
+        cV = tf.matmul(V, c, transpose_a=True) + qr  # [n, P]
         w_bar = 0.5 * column_products(AV, V) + tf.reduce_sum(cV * r, axis=-1)
         return (
-            AV * w[..., None, :] + tf.matmul(c, wr, transpose_b=True),
-            w * (log_noise[..., None] - w * w_bar),
-            w[..., None] * (cV + qr),
+            AV * w + tf.matmul(c, wr, transpose_b=True),
+            w * (log_noise - w * w_bar),
+            w[:, None] * (cV + qr),
         )
 
     return (
         symmetric_product(whitened, whitened),
         tf.matmul(V, wr),
-        tf.reduce_sum(wr * r, axis=[-2, -1]),
-        tf.reduce_sum(tf.math.log(v), axis=-1),
+        tf.reduce_sum(wr * r),
+        tf.reduce_sum(tf.math.log(v)),
     ), gradient
 
 
 class IndependentSites(SiteRule):
-    """
-    The sites and the penalty of :class:`.Powers`, one for each row, for any number of latent
-    functions.
-    """
+    """The sites and the penalty of :class:`.Powers`, one for each row."""
 
     @override
     def noise(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
@@ -198,9 +191,7 @@ class IndependentSites(SiteRule):
 
     @override
     def penalty(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
-        return tf.reduce_sum(
-            powers.weight * log1p_ratio(powers.penalty_power, D / rows.noise), axis=-1
-        )
+        return tf.reduce_sum(powers.weight * log1p_ratio(powers.penalty_power, D / rows.noise))
 
 
 class LinearAdjoint(NamedTuple):
@@ -220,61 +211,21 @@ class LinearAdjoint(NamedTuple):
     """
 
     by_one_product: tf.Tensor  # True if H is used, []
-    solves_last: tf.Tensor  # True if S is used, []
     L: tf.Tensor
-    left: tf.Tensor  # H, P or S, [..., M, M]
-    c: tf.Tensor  # L^-T c_bar, but c_bar with S, [..., M, P]
+    left: tf.Tensor  # H, P or S, [M, M]
+    c: tf.Tensor  # L^-T c_bar, but c_bar with S, [M, P]
     right_c: tf.Tensor  # Factor of Kuf or V in V'c_bar: L^-T c_bar with H, otherwise c_bar
-    trace: tf.Tensor  # Derivative in x/m, [..., 1]
-    quadratic: tf.Tensor  # Derivatives of the objective, [...]
+    trace: tf.Tensor  # Derivative in x/m, []
+    quadratic: tf.Tensor  # Derivatives of the objective, []
     log_noise: tf.Tensor
 
-    @classmethod
-    def of(
-        cls,
-        L: tf.Tensor,
-        weight: tf.Tensor,
-        bar: RowSums,
-        by_one_product: tf.Tensor | None = None,
-        *,
-        in_single: bool = False,
-    ) -> Self:
-        """
-        Take m weight and the derivatives `bar` in the sums.
-
-        :param by_one_product: whether derivatives are computed with H, [], or with V; None: with H.
-        :param in_single: chunks may be in single precision.
-        """
-        trace = weight * bar.penalty[..., None]
-        S = 2.0 * tf.linalg.set_diag(bar.A, tf.linalg.diag_part(bar.A) - trace)
-
-        def solved(value: tf.Tensor) -> tf.Tensor:
-            return triangular_solve(L, value, adjoint=True)
-
-        def with_H() -> Tensors:
-            c = solved(bar.c)
-            return solved(tf.linalg.matrix_transpose(solved(S))), c, c
-
-        def with_V() -> Tensors:
-            return (solved(S), solved(bar.c), bar.c) if in_single else (S, bar.c, bar.c)
-
-        if by_one_product is None:
-            by_one_product = tf.constant(True)
-            left, c, right_c = with_H()
-        else:
-            left, c, right_c = tf.cond(by_one_product, with_H, with_V)
-        solves_last = tf.constant(False) if in_single else ~by_one_product
-        return cls(
-            by_one_product, solves_last, L, left, c, right_c, trace, bar.quadratic, bar.log_noise
-        )
-
-    def of_rows(self, rows: Rows) -> Rows:
-        """Compute the derivatives with respect to a chunk's rows."""
+    def of_rows(self, rows: Rows, *, in_single: bool) -> Rows:
+        """Compute the derivatives with respect to a chunk's rows; `in_single`: as they were made."""
         return Rows(
             *tf.cond(
                 self.by_one_product,
                 partial(self.from_product, rows),
-                partial(self._from_solves, rows),
+                partial(self._from_solves, rows, in_single),
             )
         )
 
@@ -282,28 +233,67 @@ class LinearAdjoint(NamedTuple):
         """Compute the derivatives with H."""
         return self._of_rows(rows, rows.Kuf, rows.Kuf)
 
-    def _from_solves(self, rows: Rows) -> Rows:
+    def _from_solves(self, rows: Rows, in_single: bool) -> Rows:
         """Compute the derivatives with V."""
-        V = triangular_solve(self.L, rows.Kuf)  # [..., M, n]
-        rows_bar = self._of_rows(rows, V, tf.cond(self.solves_last, lambda: V, lambda: rows.Kuf))
-        Kuf_bar = tf.cond(
-            self.solves_last,
-            lambda: triangular_solve(self.L, rows_bar.Kuf, adjoint=True),
-            lambda: rows_bar.Kuf,
-        )
-        return rows_bar._replace(Kuf=Kuf_bar)
+        V = triangular_solve(self.L, rows.Kuf)  # [M, n]
+        if in_single:
+            return self._of_rows(rows, V, rows.Kuf)
+        rows_bar = self._of_rows(rows, V, V)
+        return rows_bar._replace(Kuf=triangular_solve(self.L, rows_bar.Kuf, adjoint=True))
 
     def _of_rows(self, rows: Rows, right: tf.Tensor, left: tf.Tensor) -> Rows:
         """Compute the derivatives from `right` and `left`, Kuf or V; without the last solve."""
-        w, r = 1.0 / rows.noise, rows.residual  # [..., n], [..., n, P]
-        G = tf.matmul(self.left, right)  # [..., M, n]
-        cV = tf.matmul(right, self.right_c, transpose_a=True)  # [..., n, P]
-        q_bar = self.quadratic[..., None, None]
+        w, r = 1.0 / rows.noise, rows.residual  # [n], [n, P]
+        q_bar = self.quadratic
+        G = tf.matmul(self.left, right)  # [M, n]
+        cV = tf.matmul(right, self.right_c, transpose_a=True)  # [n, P]
         w_bar = 0.5 * column_products(G, left) + tf.reduce_sum((cV + q_bar * r) * r, axis=-1)
         return Rows(
-            Kuf=G * w[..., None, :] + tf.matmul(self.c, w[..., None] * r, transpose_b=True),
+            Kuf=G * w + tf.matmul(self.c, w[:, None] * r, transpose_b=True),
             Kff=self.trace * w,
-            noise=w * (self.log_noise[..., None] - w * (w_bar + self.trace * rows.Kff)),
-            residual=w[..., None] * (cV + 2.0 * q_bar * r),
+            noise=w * (self.log_noise - w * (w_bar + self.trace * rows.Kff)),
+            residual=w[:, None] * (cV + 2.0 * q_bar * r),
             scale=tf.zeros_like(rows.scale),  # added for all rows at once
         )
+
+
+def linear_adjoint(
+    L: tf.Tensor,
+    sums: RowSums,
+    powers: Powers,
+    scale: tf.Tensor,
+    bar: RowSums,
+    by_one_product: tf.Tensor | None = None,
+    *,
+    in_single: bool = False,
+) -> tuple[LinearAdjoint, tf.Tensor, tf.Tensor]:
+    """
+    Return the adjoint for powers of 0, L' L_bar and the derivative in the scale.
+
+    :param bar: derivatives in the sums.
+    :param by_one_product: whether derivatives are computed with H, [], or with V; None: with H.
+    :param in_single: chunks may be in single precision.
+    """
+    trace = scale * powers.weight * bar.penalty
+    S = 2.0 * tf.linalg.set_diag(bar.A, tf.linalg.diag_part(bar.A) - trace)
+
+    def solved(value: tf.Tensor) -> tf.Tensor:
+        return triangular_solve(L, value, adjoint=True)
+
+    def with_H() -> Tensors:
+        c = solved(bar.c)
+        return solved(tf.transpose(solved(S))), c, c
+
+    def with_V() -> Tensors:
+        return (solved(S), solved(bar.c), bar.c) if in_single else (S, bar.c, bar.c)
+
+    if by_one_product is None:
+        by_one_product = tf.constant(True)
+        left, c, right_c = with_H()
+    else:
+        left, c, right_c = tf.cond(by_one_product, with_H, with_V)
+    linear = LinearAdjoint(by_one_product, L, left, c, right_c, trace, bar.quadratic, bar.log_noise)
+    VDV = trace * sums.A  # since d_bar is a multiple of the site precision
+    of_c = tf.matmul(bar.c, sums.c, transpose_b=True)
+    LtL_bar = 2.0 * (VDV - tf.matmul(bar.A, sums.A)) - of_c
+    return linear, LtL_bar, bar.penalty * sums.penalty / scale

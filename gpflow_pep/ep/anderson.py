@@ -22,10 +22,6 @@ from .sweep import Iterate, choose
 
 # Number of stored secants for up to this many sites, otherwise 1: memory grows with both.
 _DEPTHS = ((20_000, 15), (100_000, 5))
-# A secant across a change this large, or growing this much, no longer approximates the Jacobian:
-# drop earlier secants.
-_FORGET_ABOVE = 0.2
-_FORGET_GROWTH = 2.0
 # Smallest share of the damping: oscillation does not reduce the fraction of an update below it.
 _LEAST_DAMPED = 0.02
 _RIDGE = 1e-12  # relative to the largest secant, and at least 10 times the rounding error
@@ -94,7 +90,7 @@ class Secants(NamedTuple):
         products = sums[:, 1:]
         largest = tf.reduce_max(products)
         least = max(_RIDGE, 10.0 * epsilon(F.dtype))
-        ridge = tf.where(largest > 0.0, least * largest, tf.ones_like(largest))
+        ridge = tf.where(largest > 0.0, least * largest, 1.0)
         factor = tf.linalg.cholesky(plus_identity(products, ridge))
         gamma = tf.linalg.cholesky_solve(factor, sums[:, :1])[:, 0]
         step, change = (tf.einsum("k,knpc->npc", gamma, each) for each in (steps, changes))
@@ -119,12 +115,6 @@ class Anderson(NamedTuple):
         fraction = tf.clip_by_value(fraction, _LEAST_DAMPED * damping, damping)
         return cls(Secants.none(depth, sites), fraction, tf.constant(False), tf.constant(True))
 
-    def is_far(self, last: Iterate, evaluated: Iterate) -> tf.Tensor:
-        """
-        Return whether the change is too large, or has grown too much, for the secants to be useful.
-        """
-        return evaluated.change > tf.minimum(_FORGET_GROWTH * last.change, _FORGET_ABOVE)
-
     def after(
         self, workers: Workers, last: Iterate, iterate: Iterate, largest: tf.Tensor
     ) -> "Anderson":
@@ -135,9 +125,7 @@ class Anderson(NamedTuple):
         before = iterate.swept.normalized(last.swept.update)
         now = iterate.swept.normalized(iterate.swept.update)
         norms = workers.norm(before) * workers.norm(now)
-        cosine = workers.sum(tf.reduce_sum(before * now)) / tf.where(
-            norms > 0.0, norms, tf.ones_like(norms)
-        )
+        cosine = workers.sum(tf.reduce_sum(before * now)) / tf.where(norms > 0.0, norms, 1.0)
         tolerated = tf.where(cosine > 0.5, 2.0 * last.change, last.change)
         halve = (cosine < -0.3) | (iterate.change > tolerated)
         least = tf.minimum(largest, _LEAST_DAMPED)

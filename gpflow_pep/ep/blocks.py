@@ -67,16 +67,10 @@ class _GivenU(NamedTuple):
         return tf.reshape(tf.transpose(values), [-1, self.mean.shape[1], values.shape[0]])
 
 
-class _Marginals(NamedTuple):
-    """Moments of w under q."""
-
-    mean: tf.Tensor  # μ, [G, d]
-    covariance: tf.Tensor  # S, [G, d, d]
-
-
 class _Cavities(NamedTuple):
     """q without the fraction α of a site; κ are the eigenvalues of S^1/2 T S^1/2."""
 
+    marginal_mean: tf.Tensor  # μ, [G, d]
     root: tf.Tensor  # S^1/2, [G, d, d]
     kappa: tf.Tensor  # [G, d]
     ratio: tf.Tensor  # The smallest 1 - α κ; the cavity is proper if it is positive, [G]
@@ -145,22 +139,22 @@ class BlockProblem(Problem):
 
     def cavities(
         self, q: InducingPosterior, here: _GivenU, sites: tf.Tensor, alpha: tf.Tensor
-    ) -> tuple[_Marginals, _Cavities]:
-        """Return the moments of w under q, and the cavities, of blocks with sites [G, 1 + d, d]."""
-        marginal = marginals(q, here)
+    ) -> _Cavities:
+        """Return the cavities of blocks with sites [G, 1 + d, d]."""
+        mu, S = marginals(q, here)
         T = sites[:, 1:]
-        root = symmetric_root(marginal.covariance)
+        root = symmetric_root(S)
         kappa, U = tf.linalg.eigh(tf.matmul(root, tf.matmul(T, root)))
         ratios = 1.0 - alpha[:, None] * kappa
         smallest = tf.reduce_min(ratios, axis=1)
         proper = (smallest > 0.0)[:, None]
         factor = tf.matmul(root, U) * tf.math.rsqrt(tf.where(proper, ratios, 1.0))[:, None, :]
         covariance = tf.matmul(factor, factor, transpose_b=True)
-        residual = tf.linalg.matvec(T, marginal.mean) - sites[:, 0]
+        residual = tf.linalg.matvec(T, mu) - sites[:, 0]
         shift = alpha[:, None] * tf.linalg.matvec(covariance, residual)
-        mean = marginal.mean + tf.where(proper, shift, tf.zeros_like(shift))
+        mean = mu + tf.where(proper, shift, 0.0)
         of_f = BlockCavity(mean + here.mean, covariance + here.D)
-        return marginal, _Cavities(root, kappa, smallest, factor, mean, of_f, residual)
+        return _Cavities(mu, root, kappa, smallest, factor, mean, of_f, residual)
 
     @override
     def sweep(
@@ -169,8 +163,7 @@ class BlockProblem(Problem):
         q: InducingPosterior,
         *,
         least_power: tf.Tensor | float = 0.0,
-        negligible: tf.Tensor | float = 0.0,
-        shift: tf.Tensor | None = None,
+        **_: object,
     ) -> Sweep:
         """Sweep over all blocks; `negligible` and `shift`, which save time for rows, have no effect."""
 
@@ -178,18 +171,18 @@ class BlockProblem(Problem):
             here = self._here(chunk)
             before = chunk.take(sites)
             alpha = tf.maximum(self.alpha(chunk), least_power)
-            marginal, w = self.cavities(q, here, before, alpha)
+            w = self.cavities(q, here, before, alpha)
             tilted = self.rows.rule.moments(w.of_f, self.rows.block(chunk), alpha)
             by_block = tf.concat([tilted.slope[:, None], tilted.curvature], axis=1)
             change = tf.where(
                 (w.ratio > 0.0)[:, None, None], _matching(w, by_block, alpha) - before, 0.0
             )
-            quadratic = tf.reduce_sum((w.residual - before[:, 0]) * marginal.mean, axis=1)
+            quadratic = tf.reduce_sum((w.residual - before[:, 0]) * w.marginal_mean, axis=1)
             pulled = tf.linalg.matvec(w.factor, w.residual, transpose_a=True)
             quadratic += alpha * tf.reduce_sum(tf.square(pulled), axis=1)
             log_ratio = tf.reduce_sum(log1p_ratio(alpha[:, None], -w.kappa), axis=1)
             terms = tilted.log_partition + 0.5 * (quadratic - log_ratio)
-            return change, by_block, marginal.mean, w.root, terms, w.ratio
+            return change, by_block, w.marginal_mean, w.root, terms, w.ratio
 
         d = sites.shape[2]
         of_sites = [None, 1 + d, d]
@@ -202,12 +195,11 @@ class BlockProblem(Problem):
         )
 
 
-def marginals(q: InducingPosterior, here: _GivenU) -> _Marginals:
-    """Compute mean and covariance of w = V'v under q(v)."""
+def marginals(q: InducingPosterior, here: _GivenU) -> tuple[tf.Tensor, tf.Tensor]:
+    """Compute mean μ [G, d] and covariance S [G, d, d] of w = V'v under q(v)."""
     T = here.blocks(tf.linalg.triangular_solve(q.LB[0], here.V))  # [G, d, M]
-    return _Marginals(
-        tf.linalg.matvec(here.blocks(here.V), q.b[0, :, 0]), tf.matmul(T, T, transpose_b=True)
-    )
+    mean = tf.linalg.matvec(here.blocks(here.V), q.b[0, :, 0])
+    return mean, tf.matmul(T, T, transpose_b=True)
 
 
 def _matching(w: _Cavities, tilted: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
@@ -267,7 +259,7 @@ def block_energy_derivatives(
         own = problem.likelihood_variables
         if not own:
             return pulled
-        _, w = problem.cavities(q, here, sites, alpha)
+        w = problem.cavities(q, here, sites, alpha)
         slopes = rows.rule.in_likelihood(w.of_f, rows.block(chunk), alpha, own)
         of_tensors, of_variables = pulled[: len(tensors)], pulled[len(tensors) :]
         return *of_tensors, *problem.plus_in_likelihood(of_variables, slopes)

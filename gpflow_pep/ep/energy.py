@@ -13,7 +13,6 @@ m(x), likelihood. Other projections than KL add derivatives in s and μ, which t
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -46,6 +45,11 @@ def energy_derivatives(
         V_bar = -τ P V + (h - τ μ) b - 2 d_bar V,    d_bar = (d2 + α d1²)/2,    m_bar = d1,
 
     and V_bar V' of all rows together is -P A + b (c - A b)' - 2 V diag(d_bar) V'.
+
+    Derivatives s_bar and μ_bar in the marginals, `bars`, act also through B and c. With R = V
+    diag(s_bar) V' and e = P V μ_bar they add to V_bar
+
+        2 P (s_bar V - τ R P V) + (μ_bar - τ V'e) b + (h - τ μ) e.
     """
     rows = problem.rows
     L = problem.L
@@ -58,7 +62,6 @@ def energy_derivatives(
     if bars is not None:
         R, r = problem.sum_sites(bars.of_marginals)  # V diag(s_bar) V' and V μ_bar
         e = P @ r
-        through_q = partial(_through_q, P, q.b, R, e)
     inputs = rows.prior.inputs
     variables = problem.variables
 
@@ -67,14 +70,17 @@ def energy_derivatives(
         V, d, _ = here
         site = Site(*sweep.take_pair(iterate.swept.sites, chunk))
         d_bar, m_bar = sweep.take_pair(of_prior, chunk)  # [C, n]
-        d_bar = tf.where(d > 0.0, _shared(d_bar, L), tf.zeros_like(d))
+        d_bar = tf.where(d > 0.0, _shared(d_bar, L), 0.0)
         Vd = V * tf.expand_dims(scale * d_bar, -2)
         residual = site.linear - site.precision * sweep.project_mean(V, tf.squeeze(q.b, -1))
         PVt = P @ (V * tf.expand_dims(site.precision, 1))
         V_bar = q.b * tf.expand_dims(residual, 1) - PVt
         product = tf.zeros_like(L)
         if bars is not None:
-            more = through_q(V, site, residual, PVt, *sweep.take_pair(bars.of_marginals, chunk))
+            s_bar, mu_bar = sweep.take_pair(bars.of_marginals, chunk)
+            change = mu_bar - site.precision * sweep.project_mean(V, tf.squeeze(e, -1))
+            more = q.b * tf.expand_dims(change, 1) + e * tf.expand_dims(residual, 1)
+            more += 2.0 * P @ (V * tf.expand_dims(s_bar, 1) - R @ PVt)
             product = _shared(tf.matmul(more, V, transpose_b=True), L)
             V_bar += more
         Kuf_bar = tf.linalg.triangular_solve(0.5 * L, _shared(0.5 * V_bar, L) - Vd, adjoint=True)
@@ -123,30 +129,6 @@ def _moments_match(iterate: Iterate, powers: tf.Tensor) -> tf.Tensor:
     return tf.stack([0.5 * (d2 + powers[..., None] * tf.square(d1)), d1], axis=1)
 
 
-def _through_q(
-    P: tf.Tensor,
-    b: tf.Tensor,
-    R: tf.Tensor,
-    e: tf.Tensor,
-    V: tf.Tensor,
-    site: Site,
-    residual: tf.Tensor,
-    PVt: tf.Tensor,
-    variance_bar: tf.Tensor,
-    mean_bar: tf.Tensor,
-) -> tf.Tensor:
-    """
-    Return the derivative in V due to derivatives s_bar and μ_bar in the marginals, [C, M, n].
-
-    They act also through B and c. With R = V diag(s_bar) V' and e = P V μ_bar, it is
-
-        2 P (s_bar V - τ R P V) + (μ_bar - τ V'e) b + (h - τ μ) e.
-    """
-    change = mean_bar - site.precision * sweep.project_mean(V, tf.squeeze(e, -1))
-    linear = b * tf.expand_dims(change, 1) + e * tf.expand_dims(residual, 1)
-    return linear + 2.0 * P @ (V * tf.expand_dims(variance_bar, 1) - R @ PVt)
-
-
 def _shared(values: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
     """Sum [C, ...] over the latent functions if they share one Kuu."""
     if L.shape.rank == 2:
@@ -160,10 +142,10 @@ def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> t
     improper.
     """
     one = tf.ones([], q.L.dtype)
-    projected = problem.projected
+    _ = problem.projected  # computed outside of the loop
 
     def part(chunk: Chunk) -> Tensors:
-        f = _without_sites(q, sites, chunk, projected(chunk), problem.scale)
+        f = _without_sites(problem, q, sites, chunk)
         density = problem.rule.moments(f, Observations(*chunk.data), one).log_partition
         return (tf.reduce_sum(density, axis=0),)
 
@@ -172,21 +154,22 @@ def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> t
 
 def leave_one_out_moments(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> Tensors:
     """Compute mean and variance [N, C] of every q_-n(f_n); an error if improper."""
-    projected = problem.projected
+    _ = problem.projected  # computed outside of the loop
 
     def part(chunk: Chunk) -> Tensors:
-        f = _without_sites(q, sites, chunk, projected(chunk), problem.scale)
+        f = _without_sites(problem, q, sites, chunk)
         return tf.transpose(f.mean), tf.transpose(f.variance)
 
     return problem.rows.chunked.concatenate(part, q.L.dtype, [[None, None]] * 2)
 
 
 def _without_sites(
-    q: InducingPosterior, sites: tf.Tensor, chunk: Chunk, here: Projected, scale: tf.Tensor
+    problem: Problem, q: InducingPosterior, sites: tf.Tensor, chunk: Chunk
 ) -> Cavity:
     """Return every q_-n(f_n) of a chunk; an error if improper."""
+    here = problem.projected(chunk)
     # Predictions have the variance given u without the scale, which is a setting of the sites.
-    predicted = here._replace(conditional_variance=here.conditional_variance / scale)
+    predicted = here._replace(conditional_variance=here.conditional_variance / problem.scale)
     site = Site(*sweep.take_pair(sites, chunk))
     w = sweep.cavity_of_w(sweep.marginals(q, here.V), site, tf.ones([], q.L.dtype))
     ratio = asserted(

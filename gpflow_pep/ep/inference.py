@@ -22,7 +22,7 @@ from .solver import (
     SolverState,
     solve_fixed_point,
 )
-from .sweep import Iterate, LatentRows, Problem, Site
+from .sweep import LatentRows, Problem, Site
 
 _IMPROPER = (
     "The sites cannot be updated: even under the prior, tilted distributions are not finite or the "
@@ -146,22 +146,6 @@ class Inference:
             self.status.assign(status)
         return UpdatedPosterior(sites, log_evidence, self.problem.total(iterate.A, iterate.c))
 
-    def energy_and_gradient(
-        self,
-        tape: tf.GradientTape,
-        derivatives: Callable[[Problem, tf.GradientTape, Iterate], list[tf.Tensor]],
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """
-        Converge and assign the sites; return the energy and its derivatives.
-
-        :param tape: recorded the problem.
-        :param derivatives: differentiates the energy at the last iterate.
-        """
-        problem = replace(self.problem, L=tf.stop_gradient(self.problem.L))
-        inference = replace(self, problem=problem)
-        last = inference.solve()
-        return inference.accept(last).log_evidence, derivatives(problem, tape, last.iterate)
-
     def proper_sums(self) -> tuple[tf.Tensor, tf.Tensor]:
         """
         Sum the sites, A and c. If B is not positive definite, as after a step of the
@@ -201,14 +185,12 @@ class Inference:
         swept = problem.sweep(values, total.posterior())
         # True for rows whose values are finite.
         finite = tf.reduce_all(tf.math.is_finite(swept.update), axis=[1, 2], keepdims=True)
-        update = tf.where(finite, swept.update, tf.zeros_like(swept.update))
+        update = tf.where(finite, swept.update, 0.0)
         A, c = problem.sum_sites(update)
 
         fraction = tf.while_loop(
             lambda fraction: ~total.plus(fraction * A, fraction * c).is_proper() & (fraction > 0.0),
-            lambda fraction: [
-                tf.where(fraction < SMALLEST_FRACTION, tf.zeros_like(fraction), 0.5 * fraction)
-            ],
+            lambda fraction: [tf.where(fraction >= SMALLEST_FRACTION, 0.5 * fraction, 0.0)],
             [damping],
         )[0]
         pairs = zip(

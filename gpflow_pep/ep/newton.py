@@ -48,8 +48,6 @@ def ends_probing(workers: Workers, iterate: Iterate, anderson: Anderson, step: S
 
 def probe(workers: Workers, iterate: Iterate, direction: tf.Tensor) -> tf.Tensor:
     """Return sites near the iterate in the given direction."""
-    size = tf.clip_by_value(
-        iterate.change, *(tf.constant(limit, direction.dtype) for limit in _NEARBY)
-    )
+    size = tf.clip_by_value(iterate.change, *_NEARBY)
     largest = workers.largest(tf.reduce_max(tf.abs(iterate.swept.normalized(direction))))
     return iterate.swept.sites + tf.math.divide_no_nan(size, largest) * direction

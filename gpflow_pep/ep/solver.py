@@ -55,6 +55,10 @@ _LOOSE = 1e-3
 MAX_HALVINGS = 12  # of improper initial sites, before they are dropped
 # Sweeps that do not halve the change before Newton's method starts; doubled after it fails.
 _PATIENCE = 30
+# A secant across a change this large, or growing this much, no longer approximates the Jacobian:
+# drop earlier secants.
+_FORGET_ABOVE = 0.2
+_FORGET_GROWTH = 2.0
 # With max_sweeps at most this, do not return to the best sites: the change may grow before it
 # falls.
 FEW_SWEEPS = 10
@@ -160,7 +164,7 @@ def solve_fixed_point(
     A = tf.zeros_like(problem.L) + tf.zeros([C, 1, 1], dtype)
     workers = rows.all_workers
     _ = problem.projected  # computed outside of the loop
-    sites = tf.where(tf.math.is_finite(sites), sites, tf.zeros_like(sites))  # 0 · NaN is not 0
+    sites = tf.where(tf.math.is_finite(sites), sites, 0.0)  # 0 · NaN is not 0
     is_empty = ~workers.any(tf.reduce_any(tf.not_equal(sites, 0.0)))
     is_empty &= options.max_sweeps > 1  # otherwise they would stay empty
     is_preliminary = is_empty & workers.any(tf.reduce_any(rows.powers < PRELIMINARY_POWER))
@@ -243,18 +247,17 @@ def _after_evaluation(
     sweeping = tf.equal(loop.kind, SWEEPING)
     probing = tf.equal(loop.kind, PROBING)
     workers = problem.rows.all_workers
-    small = tf.maximum(tf.constant(_PRELIMINARY, evaluated.change.dtype), options.tol)
+    small = tf.maximum(options.tol, _PRELIMINARY)
     preliminary_ends = (evaluated.change < small) | (evaluated.change > last.change)
     preliminary_ends |= (loop.sweeps >= _MAX_PRELIMINARY) | (loop.sweeps >= options.max_sweeps - 1)
     preliminary_ends &= loop.attempt.preliminary
     moves = accepted & ~probing
+    is_far = evaluated.change > tf.minimum(_FORGET_GROWTH * last.change, _FORGET_ABOVE)
     secants = anderson.secants.updated(
         evaluated.swept.sites - last.swept.sites,
         evaluated.swept.update - last.swept.update,
         add=accepted & (probing | (sweeping & anderson.follows)),
-        forget=tf.where(
-            sweeping, ~accepted | anderson.is_far(last, evaluated) | preliminary_ends, moves
-        ),
+        forget=tf.where(sweeping, ~accepted | is_far | preliminary_ends, moves),
     )
     iterate: Iterate = choose(moves, evaluated, last)
     step = secants.step(iterate.swept.update, iterate.swept.normalized, workers)

@@ -24,6 +24,7 @@ from ..engine import (
     OldPosteriorSite,
     Prior,
     SiteSums,
+    SummedRows,
     conditional_variance_of_f,
     log1p_ratio,
     mean_at,
@@ -68,7 +69,7 @@ PullBack = Callable[[PriorRows], Tensors]
 
 
 @dataclass(frozen=True)
-class LatentRows:
+class LatentRows(SummedRows):
     """The rows of a model, chunk by chunk."""
 
     chunked: ChunkedData
@@ -94,12 +95,6 @@ class LatentRows:
     def alpha(self, chunk: Chunk) -> tf.Tensor:
         """Return the power of one chunk's rows, [] or [n]."""
         return chunk.take_blocks(self.powers)
-
-    def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> Tensors:
-        """
-        Sum the results of `part`, tensors of the shapes of `zero`, over the chunks of all workers.
-        """
-        return self.all_workers.sums(self.chunked.sum(part, zero))
 
 
 def take_pair(values: tf.Tensor, chunk: Chunk) -> Tensors:
@@ -339,8 +334,7 @@ class Problem:
             # Sites with an improper cavity are not updated.
             proper = w.ratio > 0.0
             update = (
-                tf.where(proper, new - old, tf.zeros_like(old))
-                for new, old in zip(target, site, strict=True)
+                tf.where(proper, new - old, 0.0) for new, old in zip(target, site, strict=True)
             )
             by_row = tf.stack(
                 [*update, tilted.d1, tilted.d2, *marginal, w.ratio, site.linear]

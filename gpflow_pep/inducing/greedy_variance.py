@@ -196,7 +196,7 @@ class _PivotedCholesky:
             left = choice.left
             # Rows that may come at this number.
             eligible = (number >= self._first) | (self._position < self._among)
-            pivot = tf.argmax(tf.where(eligible, left, -tf.ones_like(left)), output_type=tf.int32)
+            pivot = tf.argmax(tf.where(eligible, left, -1.0), output_type=tf.int32)
             _, explained = tf.while_loop(
                 lambda earlier, _: earlier < index,
                 lambda earlier, total: (
@@ -244,9 +244,9 @@ class _PivotedCholesky:
         variance = left[pivot]
         # Chosen rows come last, also after rows without remaining variance.
         left = tf.where(
-            self._position == pivot,
-            -0.5 * tf.ones_like(left),
+            self._position != pivot,
             tf.where(left < 0.0, left, tf.nn.relu(rest)),
+            -0.5,
         )
         return _Choice(
             rows=tf.tensor_scatter_nd_update(choice.rows, [[number]], pivot[None]),

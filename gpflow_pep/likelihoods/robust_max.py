@@ -76,8 +76,10 @@ class MultiClassRobustMax(Likelihood):
             chunks = RowChunks(max(1, _VALUES_PER_CHUNK // self.num_classes)).split(
                 (label, mean, variance)
             )
-            shapes = [None], mean.shape, mean.shape
-            log_prob, slope, curvature = chunks.concatenate(of_chunk, mean.dtype, shapes)
+            shape = [None, self.num_classes]
+            log_prob, slope, curvature = chunks.concatenate(
+                of_chunk, mean.dtype, [[None], shape, shape]
+            )
 
             def gradient(bar: tf.Tensor) -> Tensors:
                 in_variance = 0.5 * (curvature + tf.square(slope))

@@ -18,7 +18,7 @@ _ROUNDING = 1000.0  # machine epsilons by which rounding alone may change values
 
 
 class GaussLegendre(NamedTuple):
-    """The Gauss-Legendre rule on [-1, 1], and a test of its resolution."""
+    """The Gauss-Legendre rule on [0, 2], and a test of its resolution."""
 
     nodes: AnyNDArray  # [K]
     weights: AnyNDArray  # [K]
@@ -33,7 +33,7 @@ def gauss_legendre(number: int) -> GaussLegendre:
     degrees = np.arange(number)
     # c_k = (k + 1/2) ∫ f P_k; the rule integrates f P_k exactly.
     coefficients = legendre.legvander(nodes, number - 1) * weights[:, None] * (degrees + 0.5)  # type: ignore[no-untyped-call]
-    return GaussLegendre(nodes, weights, coefficients[:, -3:])
+    return GaussLegendre(nodes + 1.0, weights, coefficients[:, -3:])
 
 
 def attainable(tolerance: float, dtype: tf.DType) -> float:

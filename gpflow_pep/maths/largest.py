@@ -55,7 +55,7 @@ class _Units(NamedTuple):
 
 def select_own(value: tf.Tensor, own: tf.Tensor) -> tf.Tensor:
     """Select the observed class, marked by the mask `own`, from values [C, ...]."""
-    return tf.reduce_sum(tf.where(own, value, tf.zeros_like(value)), axis=0)
+    return tf.reduce_sum(tf.where(own, value, 0.0), axis=0)
 
 
 def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
@@ -64,7 +64,7 @@ def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
     and v [C, R].
     """
     own = tf.equal(tf.range(tf.shape(mean)[0])[:, None], label[None])  # [C, R]
-    sd = tf.sqrt(tf.maximum(variance, tf.constant(1e-30, mean.dtype)))  # avoids division by 0
+    sd = tf.sqrt(tf.maximum(variance, 1e-30))  # avoids division by 0
     m, s = (select_own(value, own) for value in (mean, sd))
     # Steeper steps change P by less.
     sd = tf.maximum(sd, (500.0 * epsilon(mean.dtype)) * s)
@@ -195,9 +195,7 @@ def _integrate(units: _Units, left: tf.Tensor, right: tf.Tensor, rise: tf.Tensor
     dtype = left.dtype
     R = tf.shape(left)[0]
     C = units.location.shape[0]
-    nodes, weights, last = (
-        tf.constant(value, dtype) for value in _RULE._replace(nodes=_RULE.nodes + 1.0)
-    )
+    nodes, weights, last = (tf.constant(value, dtype) for value in _RULE)
     # Tolerances of the last coefficients relative to the integrals of P and its first and second
     # derivatives. The integrands are entire functions: errors are far below the squared tolerances,
     # 1e-10 or less.

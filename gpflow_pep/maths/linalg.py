@@ -138,14 +138,14 @@ def _diagnosis(
     num_broken = tf.reduce_sum(
         tf.cast(~is_finite, tf.int32), axis=[1, 2]
     )  # [0 or 1], like all values below
-    eigenvalues = tf.linalg.eigvalsh(tf.where(is_finite, culprit, tf.zeros_like(culprit)))
+    eigenvalues = tf.linalg.eigvalsh(tf.where(is_finite, culprit, 0.0))
     sizes = tf.abs(eigenvalues)
     dtype = matrices.dtype
     lowest = tf.reduce_min(eigenvalues, axis=1)
     greatest_size = tf.reduce_max(sizes, axis=1)
     rounding = (epsilon(dtype) * tf.cast(size, dtype)) * greatest_size
     missing = tf.maximum(rounding - lowest, np.finfo(dtype.as_numpy_dtype).tiny)
-    missing = tf.pow(tf.constant(10.0, dtype), tf.math.ceil(tf.math.log(missing) / np.log(10.0)))
+    missing = 10.0 ** tf.math.ceil(tf.math.log(missing) / np.log(10.0))
     # reduce_min instead of eigenvalues[:, 0]: a matrix [0, 0] has no eigenvalues.
     numbers = (
         lowest,

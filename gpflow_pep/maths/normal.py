@@ -28,7 +28,7 @@ def _in_shape_of(x: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
 def _log_ndtr(x: tf.Tensor) -> tf.Tensor:
     limit = {tf.float64: -37.0, tf.float32: -12.5}[x.dtype]  # below, erfc is subnormal
     far = x < limit
-    near = _log_cdf_from_erfc(tf.where(far, tf.zeros_like(x), x))
+    near = _log_cdf_from_erfc(tf.where(~far, x, 0.0))
 
     def with_series() -> tf.Tensor:
         z = tf.minimum(x, limit)
@@ -52,7 +52,7 @@ def log_ndtr_and_derivatives(x: tf.Tensor) -> Tensors:
 @shared
 def _log_ndtr_and_derivatives(x: tf.Tensor) -> Tensors:
     far = x < _SERIES_BELOW
-    log_cdf = _log_cdf_from_erfc(tf.where(far, tf.zeros_like(x), x))
+    log_cdf = _log_cdf_from_erfc(tf.where(~far, x, 0.0))
     h = tf.exp(-0.5 * tf.square(x) - LOG_ROOT_2PI - log_cdf)
     near = log_cdf, h, h * (x + h)
 

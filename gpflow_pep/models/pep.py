@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -629,7 +630,11 @@ class PEP(SparseGP):
         variables = self._floating_variables()
         with watching(variables) as tape:
             inference = self._inference(variables)
-        return inference.energy_and_gradient(tape, self._energy_derivatives)
+        problem = replace(inference.problem, L=tf.stop_gradient(inference.problem.L))
+        inference = replace(inference, problem=problem)
+        last = inference.solve()
+        energy = inference.accept(last).log_evidence
+        return energy, self._energy_derivatives(problem, tape, last.iterate)
 
     def _energy_derivatives(
         self, problem: Problem, tape: tf.GradientTape, iterate: Iterate

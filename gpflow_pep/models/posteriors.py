@@ -109,7 +109,7 @@ class WhitenedPosterior(AbstractPosterior):
         else:
             flat = flat_rows(Xnew)  # [batch N, D]
             mean, cov = split_rows([flat], self.rows_per_chunk).concatenate(
-                lambda chunk: self._marginals(cache, *chunk.data), flat.dtype, [None, None]
+                lambda chunk: self._marginals(cache, *chunk.data), flat.dtype, [[None, None]] * 2
             )
             *_, b = cache
             shape = tf.concat(

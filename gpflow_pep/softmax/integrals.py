@@ -158,7 +158,7 @@ def _log(value: tf.Tensor) -> tf.Tensor:
 def _log_integrands(rows: _Rows, t: tf.Tensor, log_S: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return log H and log P at points t, each [R, K], from log S [C, R, K]."""
     own = select_own(log_S, rows.own)
-    log_P = tf.reduce_sum(tf.where(rows.own, tf.zeros_like(log_S), log_S), axis=0)
+    log_P = tf.reduce_sum(tf.where(~rows.own, log_S, 0.0), axis=0)
     return rows.alpha * t + rows.offset + own, log_P
 
 
@@ -169,7 +169,7 @@ def _approximate_survival(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
     Rojas-Nandayapa 2016); w by Winitzki (2003), to 1 %. On the left 1 - S is, up to a constant, the
     maximum of N(f; 0, v) exp(x + f), or of N(f; 0, v), over f < -x.
     """
-    v = tf.maximum(v, tf.constant(1e-10, v.dtype))  # avoids division by 0
+    v = tf.maximum(v, 1e-10)  # avoids division by 0
     target = x + tf.math.log(v)
     L = tf.nn.softplus(target)
     w = tf.maximum(L * (1.0 - tf.math.log1p(L) / (2.0 + L)), smallest(v.dtype))
@@ -190,9 +190,8 @@ def _scan(rows: _Rows) -> _Rows:
     G = _approximate_survival(t + rows.mean, rows.variance)
     H, P = _log_integrands(rows, t, -tf.exp(tf.minimum(G, LARGEST_G)))
     missed = H + _log(-tf.math.expm1(P))
-    infinite = tf.constant(-np.inf, dtype)
     h_own, h_rest = (
-        H + P + tf.reduce_max(tf.where(mask, G, infinite), axis=0) for mask in (rows.own, ~rows.own)
+        H + P + tf.reduce_max(tf.where(mask, G, -np.inf), axis=0) for mask in (rows.own, ~rows.own)
     )
     is_visible = tf.zeros_like(t, tf.bool)
     for value in (missed, h_own, h_rest):
@@ -268,9 +267,7 @@ def _points(rows: _Rows, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     kappa = 5.0
     mean = 3.0  # (κ+1)/2
     half = 2.0  # (κ-1)/2
-    square = tf.square(
-        tf.maximum(0.05 * (rows.right - rows.left), tf.constant(2.0, position.dtype))
-    )
+    square = tf.square(tf.maximum(0.05 * (rows.right - rows.left), 2.0))
     ends = (end - rows.transition for end in (rows.left, rows.right))
     first, last = ((mean * t + half * tf.sqrt(tf.square(t) + kappa * square)) / kappa for t in ends)
     u = first + (last - first) * position
@@ -295,7 +292,7 @@ def _is_accurate(
     any_beyond = tf.reduce_any(beyond, axis=0)
     # First for H (1 - P): if another class is beyond, 1 - P = 1.
     mask = tf.stack([own_beyond, any_beyond, any_beyond, any_beyond])
-    lost = tf.maximum(ends, tf.reduce_max(tf.where(mask, values, tf.zeros_like(values)), axis=-1))
+    lost = tf.maximum(ends, tf.reduce_max(tf.where(mask, values, 0.0), axis=-1))
     # The relative error of the rule is about the squared amplitude near the Nyquist frequency, and
     # more for a class that is much narrower than the others.
     tolerances = (attainable(each, total.dtype) for each in (_WIDE_TOLERANCE, _NARROW_TOLERANCE))
@@ -317,7 +314,7 @@ def _by_panels(C: int) -> Any:
 def _panel_integrals(C: int, rows: _Rows) -> tf.Tensor:
     dtype = rows.left.dtype
     R = tf.shape(rows.left)[0]
-    rule = _RULE.nodes + 1.0, _RULE.weights, _RULE.last_coefficients / _RULE.weights[:, None]
+    rule = _RULE.nodes, _RULE.weights, _RULE.last_coefficients / _RULE.weights[:, None]
     nodes, weights, last = (tf.constant(value, dtype) for value in rule)
     # Relative to the integral, whose error is about the square.
     tolerance = attainable(1e-5, dtype)
@@ -357,10 +354,10 @@ def _power(sums: tf.Tensor, rows: _Rows) -> SoftmaxPower:
     pairs = sums[1 + C :]  # [C, R]
     # If so, log1p is more accurate, otherwise the integral of the product.
     nearly_one = alpha * missed < 0.5
-    small = log1p_ratio(alpha, tf.where(nearly_one, -missed, tf.zeros_like(missed)))
+    small = log1p_ratio(alpha, tf.where(nearly_one, -missed, 0.0))
     large = log_product + tf.math.log(tf.reduce_sum(singles, axis=0))
     # Unlike divide_no_nan, this keeps a NaN.
-    safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
+    safe = tf.where(alpha != 0.0, alpha, 1.0)
     log_normalizer = tf.where(nearly_one, small, large / safe)
     factor = tf.exp(log_product - alpha * log_normalizer)
     singles = factor * singles

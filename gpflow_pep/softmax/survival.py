@@ -53,9 +53,9 @@ def _by_group(
     return tuple(tf.dynamic_stitch(indices, list(values)) for values in zip(*parts, strict=True))
 
 
-def smallest(dtype: tf.DType) -> tf.Tensor:
+def smallest(dtype: tf.DType) -> float:
     """Return the smallest argument of logarithms, which replaces 0."""
-    return tf.constant(max(1e-300, np.finfo(dtype.as_numpy_dtype).tiny), dtype)
+    return max(1e-300, float(np.finfo(dtype.as_numpy_dtype).tiny))
 
 
 def _remainders() -> tuple[AnyNDArray, AnyNDArray]:
@@ -111,7 +111,7 @@ def _narrow(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     density = np.exp(-0.5 * nodes**2)
     weights = tf.constant(density / density.sum(), x.dtype)
     factor = tf.exp(tf.sqrt(v) * tf.constant(nodes, x.dtype))  # [Q, 48]
-    scale = tf.exp(tf.minimum(x, tf.constant(40.0, x.dtype)))  # S underflows before
+    scale = tf.exp(tf.minimum(x, 40.0))  # S underflows before
     values = tf.exp(
         -scale[..., None] * (factor - factor[:, :1])[:, None]
     )  # [Q, K, 48], 1 at the first node
@@ -122,7 +122,7 @@ def _narrow(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     # 1 - S = E[y] - E[y²]/2 + E[y³]/6 - E[y⁴]/24, E[y^k] = s^k g^(k²), s = exp(x), g = exp(v/2): to
     # 1e-13 if x < -10.
     far = x < -10.0
-    s = tf.where(far, scale, tf.zeros_like(x))
+    s = tf.where(far, scale, 0.0)
     g = tf.exp(0.5 * v)
     F = tf.ones_like(x)
     for k in (3, 2, 1):
@@ -161,7 +161,7 @@ def _wide(
     F += tf.exp(log_ndtr(x / B)) + tail
     S += tf.exp(log_ndtr(-x / B) - height)
     left = x < 0.0
-    F = tf.where(left, F, tf.zeros_like(F))
+    F = tf.where(left, F, 0.0)
     S = tf.where(left, 1.0 - F, tf.maximum(S, smallest(dtype)))
     fall = -0.5 * tf.square(tf.nn.relu(beyond)) / v
     return tf.where(left, tf.math.log1p(-F), fall + tf.math.log(S)), tf.nn.relu(slope + tail) / S

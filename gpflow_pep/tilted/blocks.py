@@ -203,10 +203,10 @@ class ProductRule(BlockRule):
         centers = _Centers(*map(tf.stop_gradient, self._centers(at_mode, block, alpha)))
 
         def integrated(level: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> _Level:
-            window = _Window(low, high, numbers[level])
-            points = self._points(cavity.mean, lower, block, alpha, centers, window)
+            number = numbers[level]
+            points = self._points(cavity.mean, lower, block, alpha, centers, low, high, number)
             tilted, expected_x = _moments(points, alpha)
-            low, high, is_resolved = self._visible(points, block, window.number)
+            low, high, is_resolved = self._visible(points, block, number)
             slope = sd * tilted.slope
             curvature = sd[:, :, None] * tilted.curvature * sd[:, None, :]
             values = [tilted.log_partition[:, None], slope, tf.reshape(curvature, [-1, d * d])]
@@ -256,7 +256,7 @@ class ProductRule(BlockRule):
             log_pi = tf.reduce_sum(log_prob - 0.5 * tf.square(trial), axis=1)
             # Larger weights would lose the 1 in 1 + L'W L, and they change no mode.
             largest = 0.01 / (epsilon(trial.dtype) * tf.maximum(variance, _SMALLEST))
-            weight = tf.clip_by_value(-curvature, tf.zeros_like(largest), largest)
+            weight = tf.clip_by_value(-curvature, 0.0, largest)
             weighted = weight[:, :, None] * lower
             factor = tf.linalg.cholesky(plus_identity(tf.matmul(lower, weighted, transpose_a=True)))
             pull = tf.linalg.matvec(lower, slope, transpose_a=True) - trial
@@ -304,10 +304,11 @@ class ProductRule(BlockRule):
         block: BlockObservations,
         alpha: tf.Tensor,
         centers: "_Centers",
-        window: "_Window",
+        low: tf.Tensor,
+        high: tf.Tensor,
+        number: tf.Tensor,
     ) -> "_Points":
-        """Evaluate π on the points of a window."""
-        low, high, number = window
+        """Evaluate π on K = `number` points in x from low to high, [G, d], in each coordinate."""
         d = mean.shape[1]
         x: list[tf.Tensor] = []
         spacings: list[tf.Tensor] = []
@@ -411,14 +412,6 @@ class _Centers(NamedTuple):
 
     value: tf.Tensor
     width: tf.Tensor
-
-
-class _Window(NamedTuple):
-    """K points in x from low to high, [G, d], in each coordinate."""
-
-    low: tf.Tensor
-    high: tf.Tensor
-    number: tf.Tensor
 
 
 class _Points(NamedTuple):

@@ -13,7 +13,7 @@ import tensorflow_probability as tfp
 from gpflow import likelihoods
 from gpflow.likelihoods import ScalarLikelihood
 from gpflow.likelihoods.utils import inv_probit
-from gpflow.utilities import Dispatcher, to_default_float
+from gpflow.utilities import to_default_float
 from typing_extensions import override
 
 from ..engine import log1p_ratio, noise_at
@@ -26,11 +26,11 @@ from .rule import (
     Cavity,
     Observations,
     Projection,
+    Registry,
     Scalar,
     Tilted,
     TiltedRule,
     Wasserstein,
-    overrides_density,
     tilted_rule,
 )
 
@@ -104,23 +104,11 @@ class LogDensity:
         return Density(value, slope, *derivatives(outer, slope, [F]))
 
 
-class _LogDensities(Dispatcher):
-    """Registry of functions that return the :class:`LogDensity` of a likelihood."""
-
-    @override
-    def __call__(self, likelihood: ScalarLikelihood) -> LogDensity:
-        """
-        Return the registered log density of a likelihood; by default its ``_scalar_log_prob``,
-        differentiated automatically. A subclass that overrides ``_scalar_log_prob`` does not
-        inherit the registration of its base.
-        """
-        if overrides_density(likelihood, {first for (first,) in self.funcs}):
-            return _automatic(likelihood)
-        found: LogDensity = self.dispatch_or_raise(type(likelihood))(likelihood)
-        return found
-
-
-log_density = _LogDensities("log_density")
+log_density = Registry("log_density")
+"""
+Registry: returns the :class:`LogDensity` of a likelihood; by default its ``_scalar_log_prob``,
+differentiated automatically.
+"""
 
 
 def _column(value: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
@@ -128,6 +116,7 @@ def _column(value: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
     return tf.broadcast_to(value, [tf.shape(X)[0], 1])[:, 0]
 
 
+@log_density.register(ScalarLikelihood)
 def _automatic(likelihood: ScalarLikelihood) -> LogDensity:
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         value = likelihood._scalar_log_prob(X, F[..., None], Y)
@@ -255,22 +244,24 @@ def _log_of(invlink: Callable[[tf.Tensor], tf.Tensor], F: tf.Tensor) -> tf.Tenso
     """Return the logarithm of an inverse link, which is finite also where the link underflows."""
     if invlink not in _SOFTPLUSES:
         return tf.math.log(tf.maximum(invlink(F), np.finfo(F.dtype.as_numpy_dtype).tiny))
-    least = tf.constant(_LEAST_SOFTPLUS, F.dtype)
-    return tf.where(least > F, F, tf.math.log(tf.math.softplus(tf.maximum(F, least))))
+    log = tf.math.log(tf.math.softplus(tf.maximum(F, _LEAST_SOFTPLUS)))
+    return tf.where(F < _LEAST_SOFTPLUS, F, log)
 
 
 def _by_link(
-    invlink: Callable[[tf.Tensor], tf.Tensor], log_prob: LogProb, mode: Callable[..., tf.Tensor]
+    likelihood: _ExponentialFamily, log_prob: LogProb, mode: Callable[..., tf.Tensor]
 ) -> LogDensity:
     """
-    Return the log density of y given a mean or scale by a link; `mode`: the most probable value of
-    invlink(f).
+    Return the log density of y given a mean or scale by a link, `log_prob` unless the link is
+    exponential; `mode`: the most probable value of invlink(f).
     """
-    if invlink not in _SOFTPLUSES:
+    if likelihood.invlink in EXPONENTIALS:
+        return _exponential(likelihood)
+    if likelihood.invlink not in _SOFTPLUSES:
         return LogDensity(log_prob)
 
     def center(observations: Observations) -> tf.Tensor:
-        value = tf.maximum(mode(observations), tf.constant(_LEAST_MODE, observations.Y.dtype))
+        value = tf.maximum(mode(observations), _LEAST_MODE)
         return value + tf.math.log(-tf.math.expm1(-value))  # the inverse of softplus
 
     # As with exponential links: log(1 + exp(f)) and its inverse have positive real parts up to π/2.
@@ -280,17 +271,14 @@ def _by_link(
 @log_density.register(likelihoods.Poisson)
 def _poisson(likelihood: likelihoods.Poisson) -> LogDensity:
     """Replace GPflow's y log λ - λ, which is NaN if λ overflows, or vanishes and y = 0."""
-    if likelihood.invlink not in EXPONENTIALS:
 
-        def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-            Y = Y[:, 0]
-            size = tf.convert_to_tensor(likelihood.binsize, F.dtype)
-            log_rate = _log_of(likelihood.invlink, F) + tf.math.log(size)
-            return Y * log_rate - size * likelihood.invlink(F) - tf.math.lgamma(Y + 1.0)
+    def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        Y = Y[:, 0]
+        size = tf.convert_to_tensor(likelihood.binsize, F.dtype)
+        log_rate = _log_of(likelihood.invlink, F) + tf.math.log(size)
+        return Y * log_rate - size * likelihood.invlink(F) - tf.math.lgamma(Y + 1.0)
 
-        return _by_link(likelihood.invlink, log_prob, lambda at: at.Y[:, 0] / likelihood.binsize)
-
-    return _exponential(likelihood)
+    return _by_link(likelihood, log_prob, lambda at: at.Y[:, 0] / likelihood.binsize)
 
 
 def log_power(y: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
@@ -299,7 +287,7 @@ def log_power(y: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
     at k = 1.
     """
     positive = y > 0.0
-    log = tf.math.log(tf.where(positive, y, tf.ones_like(y)))
+    log = tf.math.log(tf.where(positive, y, 1.0))
     return tf.where(positive, (k - 1.0) * log, tf.math.xlogy(k - 1.0, y))
 
 
@@ -315,23 +303,20 @@ def _gamma(likelihood: likelihoods.Gamma | likelihoods.Exponential) -> LogDensit
     """
     Return the log density of a gamma distribution with scale exp(f) or, by another link, s(f).
     """
-    if likelihood.invlink not in EXPONENTIALS:
 
-        def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-            k = _shape(likelihood, X)
-            Y = Y[:, 0]
-            log_scale = _log_of(likelihood.invlink, F)
-            constant = log_power(Y, k) - tf.math.lgamma(k)
-            # 1/s may overflow: then p(y > 0) vanishes.
-            relative = tf.math.multiply_no_nan(tf.exp(-log_scale), tf.broadcast_to(Y, tf.shape(F)))
-            return constant - k * log_scale - relative
+    def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        k = _shape(likelihood, X)
+        Y = Y[:, 0]
+        log_scale = _log_of(likelihood.invlink, F)
+        constant = log_power(Y, k) - tf.math.lgamma(k)
+        # 1/s may overflow: then p(y > 0) vanishes.
+        relative = tf.math.multiply_no_nan(tf.exp(-log_scale), tf.broadcast_to(Y, tf.shape(F)))
+        return constant - k * log_scale - relative
 
-        def mode(at: Observations) -> tf.Tensor:
-            return at.Y[:, 0] / _shape(likelihood, at.X)
+    def mode(at: Observations) -> tf.Tensor:
+        return at.Y[:, 0] / _shape(likelihood, at.X)
 
-        return _by_link(likelihood.invlink, log_prob, mode)
-
-    return _exponential(likelihood)
+    return _by_link(likelihood, log_prob, mode)
 
 
 def _terms(likelihood: _ExponentialFamily, X: tf.Tensor, Y: tf.Tensor) -> _Terms:

@@ -48,9 +48,9 @@ def predicted_log_density(
         return likelihood.predict_log_density(X, Fmu, Fvar, Y)
 
     def of_rows(*rows: tf.Tensor) -> list[tf.Tensor]:
-        return [tf.reduce_sum(_log_densities(likelihood, *rows), axis=1, keepdims=True)]
+        return [tf.reduce_sum(_log_densities(likelihood, *rows), axis=1)]
 
-    return _by_rows(of_rows, [1], _ROWS, X, Fmu, Fvar, Y)[0][..., 0]
+    return _by_rows(of_rows, [[None]], _ROWS, X, Fmu, Fvar, Y)[0]
 
 
 def predicted_moments(
@@ -62,25 +62,24 @@ def predicted_moments(
 ) -> MeanAndVariance:
     """Return mean and variance of y, each [..., P], from mean and variance of f [..., C]."""
     mean, variance = _by_rows(
-        lambda *rows: _moments(likelihood, *rows), [None, None], rows_per_chunk, X, Fmu, Fvar
+        lambda *rows: _moments(likelihood, *rows), [[None, None]] * 2, rows_per_chunk, X, Fmu, Fvar
     )
     return mean, variance
 
 
 def _by_rows(
     function: Callable[..., Sequence[tf.Tensor]],
-    columns: Sequence[int | None],
+    shapes: Sequence[Sequence[None]],
     rows_per_chunk: int | None,
     *values: TensorType,
 ) -> list[tf.Tensor]:
     """
-    Apply a function of rows [n, D], which returns tensors with these `columns`, to values [..., D]
-    in chunks.
+    Apply a function of rows [n, D], which returns tensors of these `shapes`, to values [..., D] in
+    chunks.
     """
     tensors = [tf.convert_to_tensor(each) for each in values]
     rows = list(map(flat_rows, tensors))
     dtype = tensors[1].dtype
-    shapes = [[None, number] for number in columns]
     found = split_rows(rows, rows_per_chunk).concatenate(
         lambda chunk: function(*chunk.data), dtype, shapes
     )
@@ -110,7 +109,7 @@ def _log_densities(
 
 def _cavity(mean: tf.Tensor, variance: tf.Tensor) -> Cavity:
     """Return the cavity of rows with marginals of f, [n, C] each."""
-    variance = tf.maximum(variance, tf.constant(_LEAST_VARIANCE, mean.dtype))
+    variance = tf.maximum(variance, _LEAST_VARIANCE)
     return Cavity(tf.transpose(mean), tf.transpose(variance))
 
 
@@ -162,8 +161,8 @@ def _nodes(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     asinh(sinh(t)/s), which is sinh(t) for |f| below s, a few standard deviations, and grows in
     proportion to t beyond.
     """
-    sd = tf.sqrt(tf.maximum(variance, tf.constant(_LEAST_VARIANCE, variance.dtype)))
-    scale = tf.maximum(_SCALE * sd, tf.ones_like(sd))  # s; narrow N: 1, so that f = t
+    sd = tf.sqrt(tf.maximum(variance, _LEAST_VARIANCE))
+    scale = tf.maximum(_SCALE * sd, 1.0)  # s; narrow N: 1, so that f = t
     # Some inverse links grow like exp(f), which moves the maximum of their square by 2 v; others
     # vanish unless f is near 0. Beyond 36 standard deviations N underflows.
     reach = tf.maximum(8.0 * sd + 2.0 * tf.square(sd), 2.0 * sd + tf.abs(mean))

@@ -33,6 +33,7 @@ from .trapezoid import (
     are_narrow,
     next_window,
     on_shared_points,
+    take,
     trapezoid,
     trapezoid_table,
     true_rows,
@@ -92,7 +93,7 @@ class QuadratureRule(TiltedRule):
         inaccurate = true_rows(~is_accurate)
 
         def with_panels() -> Tensors:
-            better = self._on_panels(rows.take(inaccurate), tf.gather(center, inaccurate))
+            better = self._on_panels(take(rows, inaccurate), tf.gather(center, inaccurate))
             pairs = zip(tilted, better, strict=True)
             return tuple(with_rows(old, inaccurate, new) for old, new in pairs)
 
@@ -127,13 +128,13 @@ class QuadratureRule(TiltedRule):
         is_accurate = integrated.is_accurate & (
             rows.alpha * integrated.tilted.log_partition > _SMALL
         )
-        weight = tf.where(is_accurate, bar * pi / tf.reduce_sum(pi, axis=0), tf.zeros_like(F))
+        weight = tf.where(is_accurate, bar * pi / tf.reduce_sum(pi, axis=0), 0.0)
         F = tf.where(weight == 0.0, m, F)  # if log p is -inf, its derivatives may be NaN
         accurate = _weighted_vjp(self._density, F, weight, observations, sources)
         inaccurate = true_rows(~is_accurate)
 
         def with_panels() -> Tensors:
-            taken = rows.take(inaccurate)
+            taken = take(rows, inaccurate)
             centered = _centered(self._density, taken, self._locate(taken, 0.0)[-1])
             sums, (row, left, half, pi) = _integrate(self._density, centered, taken, keep=True)
             weight = (
@@ -161,9 +162,9 @@ def _weighted_vjp(
 ) -> Tensors:
     """Compute the gradient of the sum of weight [K, R] times log p, of the rows `at` [R] or all."""
     with watching(sources) as tape:
-        rows = observations if at is None else [tf.gather(each, at) for each in observations]
+        rows = observations if at is None else take(observations, at)
         log_prob = density.log_prob(F, *rows)
-        total = tf.reduce_sum(tf.where(weight == 0.0, tf.zeros_like(weight), weight * log_prob))
+        total = tf.reduce_sum(tf.where(weight != 0.0, weight * log_prob, 0.0))
     return derivatives(tape, total, sources)
 
 
@@ -193,7 +194,7 @@ def locate(
     """
     refuse_xla("tilted distributions by quadrature, whose number of points depends on the data")
     least = tf.cast(negligible, rows.alpha.dtype)
-    least = tf.where(tf.math.is_finite(least), least, tf.zeros_like(least))
+    least = tf.where(tf.math.is_finite(least), least, 0.0)
     narrow = are_narrow(density, rows, hermite=False)
     very_narrow = are_narrow(density, rows, hermite=True)
     hermite = (tf.size(rows.alpha) >= _MANY_ROWS) | ~tf.reduce_any(narrow & ~very_narrow)
@@ -228,7 +229,7 @@ def on_windows(
     """
     dtype = least.dtype
     row = true_rows(narrow)
-    taken = rows.take(row)
+    taken = take(rows, row)
     values = _results(taken, *on_shared_points(density, taken, False, least))
     results = with_rows(results, row, values)
     table = tf.constant(_TABLE, dtype)
@@ -243,7 +244,7 @@ def on_windows(
     def level(
         number: tf.Tensor, row: tf.Tensor, middle: tf.Tensor, half: tf.Tensor, results: tf.Tensor
     ) -> Tensors:
-        taken = rows.take(row)
+        taken = take(rows, row)
         kind = tf.minimum(number, 2)
         begin = tf.cumsum(sizes, exclusive=True)[kind]
         size = sizes[kind]
@@ -306,7 +307,7 @@ def _remaining_windows(
     remaining = true_rows((number < 2) | changes)
     middle = tf.where(same, middle, next_middle)
     half = tf.where(same, half, next_half)
-    return tuple(tf.gather(value, remaining) for value in (row, middle, half))
+    return take((row, middle, half), remaining)
 
 
 def far_modes(
@@ -318,7 +319,7 @@ def far_modes(
     have any.
     """
     row = true_rows(small)
-    taken = rows.take(row)
+    taken = take(rows, row)
     found = tf.gather(results, row)
     m = taken.cavity.mean
     sd = taken.sd
@@ -331,7 +332,7 @@ def far_modes(
         x = tf.concat([x, center[None]], axis=0)
     log_pi = taken.alpha * density.log_prob(m + sd * x, *taken.observations) - 0.5 * tf.square(x)
     is_larger = (log_pi > log_Z + _SMALL) & (tf.abs(m + sd * x - found[:, -1]) > HALF * sd)
-    best = tf.argmax(tf.where(is_larger, log_pi, -np.inf * tf.ones_like(x)), axis=0)
+    best = tf.argmax(tf.where(is_larger, log_pi, -np.inf), axis=0)
     center = m + sd * tf.gather(tf.transpose(x), best, batch_dims=1)
     values = tf.concat([found[:, :-2], tf.zeros_like(center)[:, None], center[:, None]], axis=1)
     is_far = tf.reduce_any(is_larger, axis=0)[:, None]
@@ -377,13 +378,12 @@ def _integrate(
     # Tolerances of the last coefficients times the panel width, relative to the integral of the
     # modulus. It is smaller in outer panels: a narrow peak of the likelihood (Student's t) between
     # two nodes shows in small coefficients only.
-    inside = tf.constant(attainable(2e-7, dtype), dtype)
+    inside = attainable(2e-7, dtype)
     outside = tf.constant(attainable(1e-10, dtype), dtype)
 
     def evaluate(panels: Panels) -> Evaluated:
         row, left, half = panels
-        at = Centered(*(tf.gather(value, row) for value in centered))
-        taken = rows.take(row)
+        at, taken = take((centered, rows), row)
         P, *integrands = _integrands(density, panel_nodes(left, half), at, taken)
         values, moduli, tails = (
             tf.transpose(half * part) for part in _integrals(P, integrands, left, half)
@@ -399,7 +399,7 @@ def _first_panels(shift: tf.Tensor) -> Panels:
     Return panels up to 10 from the center and up to 10 beyond a distant cavity mean, where π may
     have a mode.
     """
-    far = tf.where(tf.abs(shift) > _FAR, shift, tf.zeros_like(shift))[:, None]
+    far = tf.where(tf.abs(shift) > _FAR, shift, 0.0)[:, None]
     edges = _EDGES - tf.nn.relu(far) * _BEYOND + tf.nn.relu(-far) * _BEYOND[::-1]  # [R, 9]
     half = 0.5 * (edges[:, 1:] - edges[:, :-1])
     at = tf.where(half > 0.0)
@@ -408,7 +408,7 @@ def _first_panels(shift: tf.Tensor) -> Panels:
 
 def panel_nodes(left: tf.Tensor, half: tf.Tensor) -> tf.Tensor:
     """Return the nodes x of panels, [K, W]."""
-    return left + half * tf.constant(RULE.nodes + 1.0, half.dtype)[:, None]
+    return left + half * tf.constant(RULE.nodes, half.dtype)[:, None]
 
 
 def _integrands(density: LogDensity, x: tf.Tensor, at: Centered, rows: TiltedRows) -> Tensors:
@@ -417,9 +417,9 @@ def _integrands(density: LogDensity, x: tf.Tensor, at: Centered, rows: TiltedRow
     alpha = rows.alpha
     exponent = -0.5 * tf.square(x + at.shift)
     P = tf.exp(alpha * log_prob + (exponent - at.height))
-    outside = P == 0.0  # if it underflows, l' and l'' may overflow
-    h = tf.where(outside, tf.zeros_like(P), l1 - at.slope)
-    curvature = tf.where(outside, tf.zeros_like(P), l2)
+    inside = P != 0.0  # if it underflows, l' and l'' may overflow
+    h = tf.where(inside, l1 - at.slope, 0.0)
+    curvature = tf.where(inside, l2, 0.0)
     change = tf.where(
         alpha == 0.0, log_prob, tf.math.divide_no_nan(tf.math.expm1(alpha * log_prob), alpha)
     )
@@ -433,7 +433,7 @@ def _integrals(
     Return integrals / half [7, W] and, but for P x, P x², P h², moduli and largest last
     coefficients, [4, W].
     """
-    t = 1.0 + RULE.nodes
+    t = RULE.nodes
     last = RULE.last_coefficients.T
     moments = np.concatenate(
         [RULE.weights * np.stack([np.ones_like(t), t, np.square(t)]), last]
@@ -477,8 +477,8 @@ def _tilted(centered: Centered, sums: tf.Tensor, alpha: tf.Tensor) -> Tilted:
     # log1p of E[p^α - 1] is accurate for p near 1 or α near 0, if the panels cover the cavity: the
     # mode is near m.
     nearly_one = (alpha * tf.abs(change) < 0.5) & (tf.abs(centered.shift) < 3.0)
-    change = tf.where(nearly_one, change, tf.zeros_like(mass))
+    change = tf.where(nearly_one, change, 0.0)
     # Unlike divide_no_nan, this keeps a NaN.
-    safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
+    safe = tf.where(alpha != 0.0, alpha, 1.0)
     log_partition = tf.where(nearly_one, log1p_ratio(alpha, change), log_Z / safe)
     return Tilted(log_partition, d1, d2, ratio)

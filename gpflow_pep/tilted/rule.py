@@ -158,16 +158,18 @@ def log_partition(
     return value(*cavity, *(observations if in_observations else ()))
 
 
-class _TiltedRules(Dispatcher):
-    """Registry of rules, see :data:`tilted_rule`."""
+class Registry(Dispatcher):
+    """
+    Functions of a likelihood, found by its class. A subclass that overrides ``_scalar_log_prob``
+    does not inherit the function of its base: it has that of `ScalarLikelihood`.
+    """
 
     @override
-    def __call__(self, likelihood: Likelihood, projection: "Projection") -> TiltedRule:
+    def __call__(self, likelihood: Likelihood, *others: object) -> Any:
         kind: type = type(likelihood)
-        if overrides_density(likelihood, {first for first, _ in self.funcs}):
+        if overrides_density(likelihood, {first for first, *_ in self.funcs}):
             kind = ScalarLikelihood
-        rule: TiltedRule = self.dispatch_or_raise(kind, type(projection))(likelihood, projection)
-        return rule
+        return self.dispatch_or_raise(kind, *map(type, others))(likelihood, *others)
 
 
 def overrides_density(likelihood: Likelihood, registered: Container[type]) -> bool:
@@ -183,7 +185,7 @@ def overrides_density(likelihood: Likelihood, registered: Container[type]) -> bo
     return False
 
 
-tilted_rule = _TiltedRules("tilted_rule")
+tilted_rule = Registry("tilted_rule")
 """
 Registry: returns the :class:`TiltedRule` of a likelihood and a :class:`Projection`.
 
@@ -391,19 +393,17 @@ class AtPower(TiltedRule):
         sources: Sources,
     ) -> Tensors:
         has_power, power, other = self._split(alpha)
-        zero = tf.zeros_like(cavity.mean)
-        one = tf.ones_like(cavity.mean)
-        bar = tf.broadcast_to(bar, tf.shape(zero))
+        bar = tf.broadcast_to(bar, tf.shape(cavity.mean))
         # Rows with another power get a finite cavity: 0 times infinity would be NaN.
         finite = Cavity(
-            tf.where(has_power, cavity.mean, zero), tf.where(has_power, cavity.variance, one)
+            tf.where(has_power, cavity.mean, 0.0), tf.where(has_power, cavity.variance, 1.0)
         )
         first = self._rule.log_partition_vjp(
-            finite, observations, power, tf.where(has_power, bar, zero), sources
+            finite, observations, power, tf.where(has_power, bar, 0.0), sources
         )
 
         def otherwise() -> Tensors:
-            rest = tf.where(has_power, zero, bar)
+            rest = tf.where(~has_power, bar, 0.0)
             return self._otherwise.log_partition_vjp(cavity, observations, other, rest, sources)
 
         second = tf.cond(
@@ -422,5 +422,5 @@ class AtPower(TiltedRule):
         return (
             has_power,
             power,
-            tf.where(has_power, 0.5 * tf.ones_like(alpha), alpha),
+            tf.where(~has_power, alpha, 0.5),
         )

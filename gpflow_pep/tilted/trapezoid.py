@@ -26,7 +26,7 @@ These cancel if Z is nearly 1 or α nearly 0; then the second form is used:
 
 import functools
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -69,9 +69,10 @@ class TiltedRows(NamedTuple):
         """Standard deviations of the cavities, [R]."""
         return tf.sqrt(self.cavity.variance)
 
-    def take(self, row: tf.Tensor) -> "TiltedRows":
-        """Select rows."""
-        return tf.nest.map_structure(lambda value: tf.gather(value, row), self)
+
+def take(values: Any, row: tf.Tensor) -> Any:
+    """Select rows of all tensors [R, ...] of a structure, such as :class:`TiltedRows`."""
+    return tf.nest.map_structure(lambda value: tf.gather(value, row), values)
 
 
 def true_rows(mask: tf.Tensor) -> tf.Tensor:
@@ -170,9 +171,7 @@ def on_shared_points(
     covers = tf.fill(tf.shape(m), True)
     # Hermite nodes: the orders of the last coefficients are half the first neglected order, so 1e-2
     # suffices.
-    alias = tf.fill(
-        tf.shape(m), tf.where(hermite, tf.constant(1e-2, m.dtype), tf.constant(_ALIAS, m.dtype))
-    )
+    alias = tf.fill(tf.shape(m), tf.where(hermite, tf.constant(1e-2, m.dtype), _ALIAS))
     tilted, is_accurate, _ = _best_form(
         pi_moments, q_moments, zero, rows.cavity, power, covers, negligible, alias
     )
@@ -212,7 +211,7 @@ def trapezoid(
     exponent = -0.5 * tf.square(x)
     log_pi = z + exponent
     height = tf.reduce_max(log_pi, axis=0)
-    peak = tf.reduce_min(tf.where(log_pi >= height, x, tf.constant(np.inf, x.dtype)), axis=0)
+    peak = tf.reduce_min(tf.where(log_pi >= height, x, np.inf), axis=0)
     # A density that is NaN at a point gives NaN; a window about an infinite peak would give
     # probability 0.
     peak = tf.where(tf.reduce_any(tf.math.is_nan(log_pi), axis=0), np.nan * height, peak)
@@ -223,7 +222,7 @@ def trapezoid(
 
     # If the radius is unknown or steps are large, the transform beyond the Nyquist frequency is not
     # bounded: require 2e-9 below it.
-    alias = tf.where(is_fine, tf.constant(_ALIAS, sd.dtype), tf.constant(2e-9, sd.dtype))
+    alias = tf.where(is_fine, tf.constant(_ALIAS, sd.dtype), 2e-9)
     least = tf.cast(negligible, sd.dtype)
     tilted, is_accurate, is_second = _best_form(
         pi_moments, q_moments, height, rows.cavity, power, covers, least, alias
@@ -285,13 +284,12 @@ def next_window(
     none = tf.zeros_like(is_visible[:1])
     # One more point on either side.
     near = is_visible | tf.concat([is_visible[1:], none], 0) | tf.concat([none, is_visible[:-1]], 0)
-    infinite = tf.fill(tf.shape(x), tf.constant(np.inf, x.dtype))
     ends = []
     for sign, end, visible in ((-1.0, x[0], is_visible[0]), (1.0, x[-1], is_visible[-1])):
-        reach = tf.reduce_max(tf.where(near, sign * x, -infinite), axis=0)
+        reach = tf.reduce_max(tf.where(near, sign * x, -np.inf), axis=0)
         # Extend the window at an end at which π is not negligible; far, if π is largest there.
         beyond = tf.where(tf.equal(peak, end), 15.0 * half, 0.5 * half)
-        reach += tf.where(visible, beyond, tf.zeros_like(half))
+        reach += tf.where(visible, beyond, 0.0)
         ends.append(
             sign * tf.where(second_form, tf.maximum(reach, 9.0), reach)
         )  # above 7.5, see trapezoid

@@ -15,7 +15,7 @@ integral):
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -25,10 +25,10 @@ from typing_extensions import override
 
 from ..maths.linalg import epsilon
 from ..maths.normal import LOG_ROOT_2PI
-from ..runtime import Sources, Tensors, WithGradient
+from ..runtime import Tensors, WithGradient
 from .densities import log_density
 from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, Wasserstein, tilted_rule
-from .trapezoid import HALF, TiltedRows, placed, trapezoid_table, true_rows, with_rows
+from .trapezoid import HALF, TiltedRows, placed, take, trapezoid_table, true_rows, with_rows
 
 # Levels of accuracy: numbers of points, and windows. A window has the cavity up to ± HALF, but on
 # either side of the tilted mean at least _NEAR and at most _FAR tilted standard deviations: 40 of
@@ -77,16 +77,9 @@ class WassersteinRule(TiltedRule):
         self.kl.check(observations, num_latent_gps)
 
     @override
-    def log_partition_vjp(
-        self,
-        cavity: Cavity,
-        observations: Observations,
-        alpha: tf.Tensor,
-        bar: tf.Tensor,
-        sources: Sources,
-    ) -> Tensors:
+    def log_partition_vjp(self, *arguments: Any) -> Tensors:
         """Compute the gradient of log Z, which does not depend on the projection."""
-        return self.kl.log_partition_vjp(cavity, observations, alpha, bar, sources)
+        return self.kl.log_partition_vjp(*arguments)
 
     @override
     def moments(
@@ -117,7 +110,7 @@ class WassersteinRule(TiltedRule):
         """Return means and standard deviations of the projections, [2, R]; differentiable."""
         moments = []
         for each in points:
-            p, heights = self._projected(each, rows.take(each.row))
+            p, heights = self._projected(each, take(rows, each.row))
             moments.append(tf.reduce_sum(tf.stack([p * each.f, heights]), axis=1))
         order = tf.concat([each.row for each in points], axis=0)
         return tf.gather(tf.concat(moments, axis=1), tf.argsort(order), axis=1)
@@ -126,14 +119,14 @@ class WassersteinRule(TiltedRule):
         self, row: tf.Tensor, levels: tf.Tensor, rows: TiltedRows, tilted: Tilted
     ) -> Points:
         """Return the points of rows, without those where derivatives may be NaN."""
-        taken = rows.take(row)
+        taken = take(rows, row)
         level = tf.gather(levels, row)
         size = tf.reduce_max(tf.concat([_SIZES[:1], tf.gather(_SIZES, level)], axis=0))
-        points = self._placed(size, level, row, taken, _take(tilted, row))
+        points = self._placed(size, level, row, taken, take(tilted, row))
         log_pi = self._log_pi(points.f, taken)
         is_visible = log_pi > tf.reduce_max(log_pi, axis=0) - 300.0
         f = tf.where(is_visible, points.f, taken.cavity.mean)
-        weight = tf.where(is_visible, points.weight, tf.zeros_like(f))
+        weight = tf.where(is_visible, points.weight, 0.0)
         return points._replace(f=f, weight=weight)
 
     def _projected(self, points: Points, rows: TiltedRows) -> Tensors:
@@ -158,8 +151,7 @@ class WassersteinRule(TiltedRule):
         def level(
             number: tf.Tensor, row: tf.Tensor, levels: tf.Tensor, distances: tf.Tensor
         ) -> Tensors:
-            taken = rows.take(row)
-            target = _take(tilted, row)
+            taken, target = take((rows, tilted), row)
             size = tf.constant(_SIZES)[number]
             points = self._placed(size, number, row, taken, target)
             p, heights = self._projected(points, taken)
@@ -231,10 +223,6 @@ class WassersteinRule(TiltedRule):
         return Points(row, m + sd * x, sd * weight, steps, waves)
 
 
-def _take(tilted: Tilted, row: tf.Tensor) -> Tilted:
-    return Tilted(*(tf.gather(value, row) for value in tilted))
-
-
 def _convolved(values: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
     """
     Return Σ_j steps(k - j) values(j), [K, R], for `steps` at differences -K + 1 ... K - 1. The
@@ -252,7 +240,7 @@ def _normal_at(F: tf.Tensor) -> WithGradient:
     Return φ(Φ⁻¹(F)), 0 if F is 0 or 1; its derivative is -Φ⁻¹(F), which is replaced by 0 there.
     """
     z = tf.math.ndtri(F)
-    slope = -tf.where(tf.math.is_finite(z), z, tf.zeros_like(z))
+    slope = -tf.where(tf.math.is_finite(z), z, 0.0)
     return tf.exp(-0.5 * tf.square(z) - LOG_ROOT_2PI), lambda bar: bar * slope
 
 

@@ -184,10 +184,10 @@ def test_linear_and_general_adjoints_agree(monkeypatch, seed, products):
     """
     problem = make_problem(seed)
     used = []
-    linear = ENGINE.LinearAdjoint.of
+    linear = ENGINE.linear_adjoint
     monkeypatch.setattr(
-        ENGINE.LinearAdjoint,
-        "of",
+        ENGINE,
+        "linear_adjoint",
         lambda *args, **single: used.append(bool(args[-1])) or linear(*args, **single),
     )
     gradients = []
@@ -203,38 +203,6 @@ def test_linear_and_general_adjoints_agree(monkeypatch, seed, products):
     for general, *others in zip(*gradients, strict=True):
         for other in others:
             close(other, general, EXACT)
-
-
-@pytest.mark.parametrize("name", [*POWERS, "one per row"])
-@pytest.mark.parametrize("chunks", [RowChunks(5), OneChunk()], ids=["in chunks", "at once"])
-def test_several_latent_functions_are_several_calls(name, chunks):
-    powers = POWERS.get(
-        name, Powers(np.linspace(0, 1, 13), np.linspace(0, 1, 13), np.linspace(0.5, 0, 13))
-    )
-    problems = [make_problem(seed) for seed in (11, 12, 13)]
-    parts = zip(*(vars(problem).values() for problem in problems), strict=True)
-    sources = [tf.constant(np.stack(values)) for values in parts]
-    weights = [
-        make_cotangents(values_of_sums(p, make_blocks("rows", 13), powers, 1.2), 5)
-        for p in problems
-    ]
-    scale = double(1.2)
-    with tf.GradientTape() as tape:
-        tape.watch([*sources, scale])
-        rows = TensorRows(chunks, *sources[1:], scale)
-        sums = accumulate_sums(rows, IndependentSites(), powers, Kuu=sources[0])
-        stacked = [np.stack(bars) for bars in zip(*weights, strict=True)]
-        objective = paired(stacked, sums)
-    gradients = tape.gradient(objective, [*sources, scale], unconnected_gradients="zero")
-    scale_bar = 0.0
-    for number, problem in enumerate(problems):
-        alone, (Kuu_bar, m_bar, *rows_bar) = collected(
-            problem, chunks, IndependentSites(), powers, 1.2
-        )
-        scale_bar += m_bar
-        all_close([value[number] for value in sums[:-1]], alone[:-1], EXACT)  # no shared matrix
-        all_close([value[number] for value in gradients[:5]], [Kuu_bar, *rows_bar], EXACT)
-    close(gradients[5], scale_bar, EXACT)
 
 
 def test_rounding_below_zero_is_no_variance():

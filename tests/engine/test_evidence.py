@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from dense_sums import Collected, make_blocks, make_problem, values_of_sums
-from numpy.testing import assert_allclose
 from refusals import stopped
 
 from gpflow_pep.engine import log_gaussian, mahalanobis
@@ -22,21 +21,6 @@ def sums(request):
     problem = make_problem(seed=3, P=request.param)
     sums = values_of_sums(problem, make_blocks("unequal", 13), Powers(0.6, 0.6, 0.2), 1.3)
     return Collected(*(tf.constant(value) for value in sums))
-
-
-def test_several_latent_functions():
-    blocks = make_blocks("rows", 13)
-    alone = [
-        values_of_sums(make_problem(seed=seed), blocks, Powers(0.5, 0.5, 0.25), 1.0)
-        for seed in (5, 6)
-    ]
-    together = Collected(*(tf.constant(np.stack(values)) for values in zip(*alone, strict=True)))
-    values = log_gaussian(*together.split(), tf.constant(13))
-    distances = mahalanobis(*together.split())
-    for number, sums in enumerate(alone):
-        sums = Collected(*(tf.constant(value) for value in sums))
-        assert_allclose(values[number], log_gaussian(*sums.split(), tf.constant(13)), rtol=EXACT)
-        assert_allclose(distances[number], mahalanobis(*sums.split()), rtol=EXACT)
 
 
 def test_sums_that_are_not_finite_stop(sums):

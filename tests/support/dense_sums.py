@@ -40,10 +40,7 @@ def accumulate_sums(rows, sites, powers, *, Kuu):
 
 
 class TensorRows:
-    """
-    Rows whose covariances, noise, residuals and scale are tensors, all differentiable: [..., M, N],
-    [..., N], ...
-    """
+    """Rows whose covariances, noise, residuals and scale are tensors, all differentiable."""
 
     def __init__(self, chunks, Kuf, Kff, noise, residual, scale=1.0):
         self.inputs = tuple(
@@ -59,7 +56,7 @@ class TensorRows:
         scale, Kuf, Kff, noise, residual = inputs or self.inputs
         (index,) = chunk.data  # [n]
         if chunk.shape is not None:
-            members = chunk.as_blocks(index[:, None])  # [G, b, 1]
+            members = tf.reshape(index, [*chunk.shape, 1])  # [G, b, 1]
             others = tf.transpose(members, [0, 2, 1])
             pairs = tf.broadcast_dynamic_shape(tf.shape(members), tf.shape(others))
             left = tf.broadcast_to(members, pairs)
