@@ -154,7 +154,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "wrong"), zip((PEPR, PEP, TSVGP, ARPEP), WRONG.values(), strict=True), ids=WRONG
+    ("kind", "wrong"), list(zip((PEPR, PEP, TSVGP, ARPEP), WRONG.values(), strict=True)), ids=WRONG
 )
 def test_a_mean_function_of_a_wrong_shape_is_refused(kind, wrong):
     """m(X) would broadcast in Y - m(X), or in the mean of f."""

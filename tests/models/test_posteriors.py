@@ -93,7 +93,7 @@ def test_separate_sums_equal_separate_posteriors(kernels):
 
 
 @pytest.mark.parametrize(
-    ("cache", "calls"), zip(PrecomputeCacheType, [1, 1, 0], strict=True), ids=str
+    ("cache", "calls"), list(zip(PrecomputeCacheType, [1, 1, 0], strict=True)), ids=str
 )
 def test_sums_are_computed_once_per_cache(cache, calls):
     posterior, given = make_posterior(cache)
