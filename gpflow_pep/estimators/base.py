@@ -105,6 +105,7 @@ class SparseGPEstimator(BaseEstimator):
     n_restarts: int
     random_state: Any
     priors: str | None
+    calibrate: bool | None
 
     model_: GPModel
     result_: FitResult | None
@@ -195,6 +196,12 @@ class SparseGPEstimator(BaseEstimator):
         if self.priors not in ("auto", "weak", None):
             raise ValueError(f'priors must be "auto", "weak" or None, got {self.priors!r}.')
         return self.priors == "weak" or (self.priors == "auto" and self.kernel is None)
+
+    def _is_calibrated(self) -> bool:
+        """Return whether to calibrate; by default if parameters have weak priors and were trained."""
+        if self.calibrate is None:
+            return self.result_ is not None and bool(locations(self.model_))
+        return self.calibrate
 
     def _finer(self, model: GPModel) -> GPModel | None:
         """

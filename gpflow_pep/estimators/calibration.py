@@ -21,14 +21,11 @@ from collections.abc import Iterable
 
 import numpy as np
 from gpflow.base import AnyNDArray
-from gpflow.models import GPModel
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
 from ..models import PEP, PEPR
 from ..tilted.predictive import predicted_moments
-from ..training import FitResult
-from ..training.priors import locations
 from .exact import exact_leave_one_out, is_exact
 
 _SPREAD = 0.5  # s: with 0.3 and 1 the mean log loss of 11 tables is .331 and .329, with 0.5 .330
@@ -49,13 +46,6 @@ def check_stream(calibrate: object) -> None:
             "calibrate must be None or False for partial_fit, got True: a stream does not store "
             "the rows. Use fit."
         )
-
-
-def is_wanted(calibrate: bool | None, model: GPModel, result: FitResult | None) -> bool:
-    """Return whether to calibrate; by default if parameters have weak priors and were trained."""
-    if calibrate is None:
-        return result is not None and bool(locations(model))
-    return calibrate
 
 
 def mean_squares(model: PEPR) -> AnyNDArray:

@@ -215,7 +215,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
     def _calibrate(self, labels: AnyNDArray) -> None:
         """Set the temperature, if asked for; keep 1 if a prediction is not finite."""
-        if not calibration.is_wanted(self.calibrate, self.model_, self.result_):
+        if not self._is_calibrated():
             return
         temperature = np.nan
         if self.model_.sites_status.converged:

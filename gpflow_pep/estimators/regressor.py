@@ -13,7 +13,7 @@ from gpflow.config import default_float, default_jitter, default_likelihood_posi
 from gpflow.kernels import Kernel, SquaredExponential, Sum
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.models import GPModel
-from gpflow.utilities import multiple_assign, parameter_dict, read_values
+from gpflow.utilities import multiple_assign, read_values
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -22,7 +22,7 @@ from typing_extensions import override
 from .. import validation
 from ..inducing.rows import distinct
 from ..models import PEPR, StreamingSGPR
-from ..runtime import atomic, warn
+from ..runtime import assign_all, atomic, warn
 from ..selection.reuse import compiled_model
 from ..training.coordinates import spreads
 from ..training.objectives import FAILURES
@@ -396,8 +396,7 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
         exact = self._make((X, Y), X[distinct(X)], self.alpha_)
         if not is_exact(exact):
             return None
-        multiple_assign(exact.kernel, parameter_dict(model.kernel))
-        multiple_assign(exact.likelihood, parameter_dict(model.likelihood))
+        assign_all(hyperparameters(exact), hyperparameters(model))
         second = _trained_exactly(exact, options)
         if second is None or second.result is None or not second.result.converged:
             return None
@@ -412,7 +411,7 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
 
     def _calibrate(self) -> None:
         """Set the factors of variances, if asked for; keep 1 if a prediction is not finite."""
-        if not calibration.is_wanted(self.calibrate, self.model_, self.result_):
+        if not self._is_calibrated():
             return
         squares = np.full(len(self._y_mean), np.nan)
         with suppress(*FAILURES):

@@ -98,11 +98,10 @@ def rarely(condition: tf.Tensor, branch: Callable[[], Any], usual: Any) -> Any:
     :raises tf.errors.InvalidArgumentError: with the message `RARE`, if the branch was left out of
         the graph and the condition holds.
     """
-    if not leaves_out_rare_branches():
+    if _IS_REPEATED.get() or not leaves_out_rare_branches():
         return tf.cond(condition, branch, lambda: usual)
-    first, *others = tf.nest.flatten(usual)
-    first = asserted(first, ~condition, RARE)
-    return tf.nest.pack_sequence_as(usual, [first, *others])
+    with tf.control_dependencies([asserted(condition, ~condition, RARE)]):
+        return tf.nest.map_structure(tf.identity, usual)
 
 
 class UnreadableData(ValueError):

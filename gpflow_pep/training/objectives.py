@@ -1,6 +1,6 @@
 """Training objectives: evaluate loss and gradient for each kind of model."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -132,17 +132,13 @@ class TrainingStep:
     def _run(self, rows: Tensors, jit_compile: bool) -> tuple[tf.Tensor, list[tf.Tensor]]:
         specs = tuple(tf.TensorSpec([None, values.shape[1]], values.dtype) for values in rows)
         key = (jit_compile, specs)
-        step = compiled(
-            partial(in_replica, self._loss_and_gradient),
-            input_signature=specs,
-            jit_compile=jit_compile or None,
-        )
         workers = getattr(self._model, "_workers", ONE_PROCESS)
         if key not in self.compiled:
-            self.compiled[key] = step
+            step = self._compiled(specs, jit_compile)
             # Other workers would wait for one that traces again.
             if _seldom_has_rare_branches(self._model) and not jit_compile and workers.count == 1:
-                self.compiled[key] = _without_rare_branches(step)
+                step = _without_rare_branches(step)
+            self.compiled[key] = step
         try:
             chunks = getattr(self._model, "_chunks", None)
             place: Callable[[], str] = str
@@ -151,11 +147,18 @@ class TrainingStep:
             return with_plain_errors(self.compiled[key], *rows, place=place)
         except tf.errors.InvalidArgumentError as error:
             if RARE in error.message:
-                self.compiled[key] = step
+                self.compiled[key] = self._compiled(specs, jit_compile)
                 return self._run(rows, jit_compile)
             if "Collective ops is aborted" in error.message:  # another worker has failed
                 raise tf.errors.AbortedError(None, None, error.message) from error
             raise
+
+    def _compiled(self, specs: Sequence[tf.TensorSpec], jit_compile: bool) -> Callable[..., Any]:
+        step = partial(in_replica, self._loss_and_gradient)
+        compiled_step: Callable[..., Any] = compiled(
+            step, input_signature=specs, jit_compile=jit_compile or None
+        )
+        return compiled_step
 
     def _loss_and_gradient(self, *rows: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         variables = self._model.trainable_variables
