@@ -163,7 +163,8 @@ class BlockProblem(Problem):
         q: InducingPosterior,
         *,
         least_power: tf.Tensor | float = 0.0,
-        **_: object,
+        negligible: tf.Tensor | float = 0.0,
+        shift: tf.Tensor | None = None,
     ) -> Sweep:
         """Sweep over all blocks; `negligible` and `shift`, which save time for rows, have no effect."""
 

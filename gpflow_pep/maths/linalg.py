@@ -4,8 +4,7 @@ factors.
 """
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
 import numpy as np
@@ -13,7 +12,15 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ..runtime import Tensors, WithGradient, asserted, in_xla, once_differentiable, shared
+from ..runtime import (
+    Tensors,
+    WithGradient,
+    asserted,
+    enabled,
+    in_xla,
+    once_differentiable,
+    shared,
+)
 
 _UNREPORTED = ContextVar("unreported", default=False)
 _STRIP = 64  # rows of a strip; splitting products into fewer rows costs more time than it saves
@@ -105,17 +112,12 @@ def sufficient_jitter(matrix: tf.Tensor, *, jitter: float, max_jitter: float) ->
     return tf.stop_gradient(total)
 
 
-@contextmanager
-def unreported() -> Iterator[None]:
+def unreported() -> AbstractContextManager[None]:
     """
     Print no raised jitter that is computed, or traced, in this context: `fit` reports it in its
     result.
     """
-    token = _UNREPORTED.set(True)
-    try:
-        yield
-    finally:
-        _UNREPORTED.reset(token)
+    return enabled(_UNREPORTED)
 
 
 def succeeds(matrix: tf.Tensor) -> tf.Tensor:

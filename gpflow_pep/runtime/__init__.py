@@ -31,6 +31,7 @@ from .devices import (
 from .distribution import ONE_PROCESS, Workers, check_disjoint, local_variable, row_hashes
 from .tracing import (
     compiled,
+    enabled,
     functions_of_model,
     in_xla,
     may_be_recorded,

@@ -8,8 +8,8 @@ import sys
 import sysconfig
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import override
 
-from .tracing import in_xla, leaves_out_rare_branches
+from .tracing import enabled, in_xla, leaves_out_rare_branches
 
 try:
     from tensorflow.python.util.tf_stack import StackTraceFilter as _StackTraceFilter
@@ -47,17 +47,12 @@ _IS_REPEATED = ContextVar("is_repeated", default=False)
 _IS_SILENT = ContextVar("is_silent", default=False)
 
 
-@contextmanager
-def repeated() -> Iterator[None]:
+def repeated() -> AbstractContextManager[None]:
     """
     Leave out checks, a few per cent of the time of a loop, of values that are computed again for
     derivatives.
     """
-    token = _IS_REPEATED.set(True)
-    try:
-        yield
-    finally:
-        _IS_REPEATED.reset(token)
+    return enabled(_IS_REPEATED)
 
 
 def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
@@ -145,14 +140,9 @@ def reason_of(error: BaseException) -> str:
     return text
 
 
-@contextmanager
-def silent() -> Iterator[None]:
+def silent() -> AbstractContextManager[None]:
     """Ignore warnings of this library in this thread; `warnings.catch_warnings` acts on all."""
-    token = _IS_SILENT.set(True)
-    try:
-        yield
-    finally:
-        _IS_SILENT.reset(token)
+    return enabled(_IS_SILENT)
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

@@ -15,7 +15,7 @@ integral):
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -25,7 +25,7 @@ from typing_extensions import override
 
 from ..maths.linalg import epsilon
 from ..maths.normal import LOG_ROOT_2PI
-from ..runtime import Tensors, WithGradient
+from ..runtime import Sources, Tensors, WithGradient
 from .densities import log_density
 from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, Wasserstein, tilted_rule
 from .trapezoid import HALF, TiltedRows, placed, take, trapezoid_table, true_rows, with_rows
@@ -77,9 +77,16 @@ class WassersteinRule(TiltedRule):
         self.kl.check(observations, num_latent_gps)
 
     @override
-    def log_partition_vjp(self, *arguments: Any) -> Tensors:
+    def log_partition_vjp(
+        self,
+        cavity: Cavity,
+        observations: Observations,
+        alpha: tf.Tensor,
+        bar: tf.Tensor,
+        sources: Sources,
+    ) -> Tensors:
         """Compute the gradient of log Z, which does not depend on the projection."""
-        return self.kl.log_partition_vjp(*arguments)
+        return self.kl.log_partition_vjp(cavity, observations, alpha, bar, sources)
 
     @override
     def moments(

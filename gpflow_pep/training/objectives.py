@@ -132,8 +132,8 @@ class TrainingStep:
     def _run(self, rows: Tensors, jit_compile: bool) -> tuple[tf.Tensor, list[tf.Tensor]]:
         specs = tuple(tf.TensorSpec([None, values.shape[1]], values.dtype) for values in rows)
         key = (jit_compile, specs)
-        workers = getattr(self._model, "_workers", ONE_PROCESS)
         if key not in self.compiled:
+            workers = getattr(self._model, "_workers", ONE_PROCESS)
             step = self._compiled(specs, jit_compile)
             # Other workers would wait for one that traces again.
             if _seldom_has_rare_branches(self._model) and not jit_compile and workers.count == 1:
