@@ -17,9 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # Limit today, and the goal that follows.
 LIMITS = {
-    "tokens, gpflow_pep": (151_060, 118_000),
+    "tokens, gpflow_pep": (151_070, 118_000),
     "tokens, experiments": (58_000, 58_000),
-    "tokens, tests": (238_300, 240_000),
+    "tokens, tests": (238_400, 240_000),
     ":= per 1,000 lines": (3, 3),
     "conditional expressions per 1,000 lines": (10, 10),
     "tuple assignments per 1,000 lines": (4, 8),

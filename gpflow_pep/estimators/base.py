@@ -102,7 +102,7 @@ class SparseGPEstimator(BaseEstimator):
     learning_rate: float
     train_inducing: bool | None
     tolerance: float | None
-    n_restarts: int
+    n_restarts: int | None
     random_state: Any
     priors: str | None
     calibrate: bool | None

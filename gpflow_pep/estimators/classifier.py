@@ -79,7 +79,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         learning_rate: float = 0.01,
         train_inducing: bool | None = None,
         tolerance: float | None = None,
-        n_restarts: int = 0,
+        n_restarts: int | None = 0,
         priors: str | None = "auto",
         calibrate: bool | None = None,
         random_state: Any = None,

@@ -125,7 +125,7 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
         learning_rate: float = 0.01,
         train_inducing: bool | None = None,
         tolerance: float | None = None,
-        n_restarts: int = 0,
+        n_restarts: int | None = 0,
         priors: str | None = "auto",
         n_draws: int | None = None,
         calibrate: bool | None = None,
@@ -150,8 +150,9 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
             most this many distinct rows, the rows are the points and stay fixed. None: all rows up
             to 512, then √(10⁸ / N), but at least 100; 100 from the second batch on. With 513 to 800
             rows `fit` also trains the model with all rows as points, unless `train_inducing` is
-            given, and keeps it if its log evidence is higher by more than 0.02 nats per value of y.
-            "auto": the number that :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
+            given or training ends without noise, and keeps it if its log evidence is higher by more
+            than 0.02 nats per value of y. "auto": the number that
+            :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
         :param noise_variance: the initial noise variance of the normalized y. None: a tenth of the
             variance of y. If training ends below 1e-5, `fit` trains again with a jitter and a lower
             bound of 1e-8 instead of 1e-6, and with a squared exponential in place of the default
@@ -385,24 +386,25 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
     ) -> tuple[PEPR, Training] | None:
         """
         Return the model with all rows as inducing points, trained from the end of this one, if its
-        evidence is higher.
+        evidence is higher; None for data without noise, which fewer points predict better.
         """
         first = training.result
-        if self.n_inducing is not None or model.num_data > MOST_ROWS:
+        if first is None or not first.converged or self._has_finer(model):
             return None
-        if first is None or not first.converged:
+        if self.n_inducing is not None or model.num_data > MOST_ROWS:
             return None
         X, Y = (values.numpy() for values in model.data)
         exact = self._make((X, Y), X[distinct(X)], self.alpha_)
         if not is_exact(exact):
             return None
         assign_all(hyperparameters(exact), hyperparameters(model))
-        second = _trained_exactly(exact, options)
-        if second is None or second.result is None or not second.result.converged:
+        second = _trained_exactly(exact, replace(options, n_restarts=None))
+        if second is None or second.evidence <= training.evidence + _CLEARLY * Y.size:
             return None
-        if second.evidence <= training.evidence + _CLEARLY * Y.size:
+        last = second.result
+        if last is None or not last.converged:
             return None
-        return exact, second._replace(result=joined(first, second.result))
+        return exact, second._replace(result=joined(first, last))
 
     @override
     def _keep(self, model: GPModel, training: Training) -> None:
@@ -527,9 +529,7 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
 
     @override
     def _finer(self, model: GPModel) -> GPModel | None:
-        noise = self._noise_variance(model)
-        is_default = default_likelihood_positive_minimum() == _GPFLOW_BOUND
-        if noise > 10.0 * _GPFLOW_BOUND or not is_default or default_float() != np.float64:
+        if not self._has_finer(model):
             return None
         kernel = deepcopy(model.kernel)
         if self.kernel is None:  # functions without noise are mostly smooth
@@ -541,7 +541,9 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
             kernel,
             model.inducing_variable.Z,
             alpha=model.alpha,
-            likelihood=Gaussian(noise, variance_lower_bound=_FINER_BOUNDS * _GPFLOW_BOUND),
+            likelihood=Gaussian(
+                self._noise_variance(model), variance_lower_bound=_FINER_BOUNDS * _GPFLOW_BOUND
+            ),
             max_jitter=max_jitter(),
         )
         finer.jitter = _FINER_BOUNDS * default_jitter()
@@ -550,6 +552,12 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
         else:
             remove_weak_priors(finer)  # many rows without noise determine the kernel
         return finer
+
+    def _has_finer(self, model: GPModel) -> bool:
+        """Return whether the data have no noise, at bounds that can be made smaller."""
+        is_default = default_likelihood_positive_minimum() == _GPFLOW_BOUND
+        is_least = self._noise_variance(model) <= 10.0 * _GPFLOW_BOUND
+        return is_least and is_default and default_float() == np.float64
 
     @override
     def _stream_likelihood(self, model: GPModel) -> Likelihood:

@@ -52,7 +52,7 @@ def fit(
     train_inducing: bool | None = None,
     tolerance: float = 5e-4,
     first_rows: int | None = None,
-    n_restarts: int = 0,
+    n_restarts: int | None = 0,
     batch_size: int | None = None,
     held_out: RegressionData | None = None,
     patience: int | None = None,
@@ -131,6 +131,7 @@ def fit(
         rows. None: train on all rows.
     :param n_restarts: the number of further starts from which L-BFGS trains all but the inducing
         points; the best objective is kept. Lengthscales of as many starts are drawn. At most 100.
+        None: L-BFGS compares no starts and trains from the present parameters.
     :param batch_size: rows per minibatch (Adam), on each worker; None: all rows, or 500 for
         minibatch models.
     :param held_out: X and Y of held-out rows, scored at every record.

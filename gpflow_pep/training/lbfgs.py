@@ -155,7 +155,7 @@ class LBFGS:
         history = self._history
         is_cheap = self._objective.trial_iterations > 0
         may_ignore_inputs = is_cheap
-        number = 1 + self._options.n_restarts
+        number = 1 + (self._options.n_restarts or 0)
         if history.iterations > 0:  # resumed from a checkpoint
             outcome = self._best_of(self._known_ends())
         else:

@@ -42,7 +42,7 @@ class FitOptions:
     train_inducing: bool | None = None
     tolerance: float = 5e-4
     first_rows: int | None = None
-    n_restarts: int = 0
+    n_restarts: int | None = 0
     batch_size: int | None = None
     held_out: RegressionData | None = None
     patience: int | None = None
@@ -87,6 +87,8 @@ class FitOptions:
             for name in _POSITIVE_INTEGERS
             if getattr(self, name) is not None
         }
+        if self.n_restarts is not None:
+            checked["n_restarts"] = validation.whole_number(self.n_restarts, "n_restarts", 0, 100)
         if self.natural_step is not None:
             checked["natural_step"] = validation.fraction(self.natural_step, "natural_step")
         if self.train_inducing is not None:
@@ -96,7 +98,6 @@ class FitOptions:
             optimizer=optimizer,
             learning_rate=validation.positive_number(self.learning_rate, "learning_rate"),
             tolerance=validation.positive_number(self.tolerance, "tolerance"),
-            n_restarts=validation.whole_number(self.n_restarts, "n_restarts", 0, 100),
             checkpoint_seconds=validation.checkpoint_seconds(self.checkpoint_seconds),
             seed=validation.seed(self.seed),
             progress=validation.boolean(self.progress, "progress"),
@@ -124,7 +125,7 @@ class FitOptions:
                 )
             if is_dataset:
                 raise ValueError("""optimizer must be "adam" with a dataset, got 'lbfgs'.""")
-        elif self.n_restarts:
+        elif self.n_restarts != 0:
             raise ValueError(f'n_restarts must be 0 with optimizer="adam", got {self.n_restarts}.')
         elif self.first_rows is not None:
             raise ValueError(

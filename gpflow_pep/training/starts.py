@@ -19,18 +19,20 @@ _NEAR = 0.2  # largest difference of coordinates, mostly logarithms, of starts t
 _REACH = 100.0  # Adam starts lengthscales anew that are farther from these units than this factor
 
 
-def starts(model: GPModel, coordinates: Coordinates, num_drawn: int, seed: int) -> list[AnyNDArray]:
+def starts(
+    model: GPModel, coordinates: Coordinates, num_drawn: int | None, seed: int
+) -> list[AnyNDArray]:
     """
     Return the coordinates [P] of the starts: the present values, then other lengthscales.
 
     These are `FRACTIONS` of their units, then `num_drawn` times fractions drawn log-uniform between
-    0.1 and 1. A stream and a model without lengthscales start at the present values only. A start
-    near an earlier one is left out.
+    0.1 and 1. A stream, a model without lengthscales, and any with `num_drawn` = None start at the
+    present values only. A start near an earlier one is left out.
     """
     found = [coordinates.values()]
     parts = list(_lengthscales(model))
     random = np.random.default_rng(seed)
-    if not parts or isinstance(model, Stream):
+    if not parts or num_drawn is None or isinstance(model, Stream):
         return found
     for number in range(len(FRACTIONS) + num_drawn):
         values = []

@@ -255,6 +255,17 @@ def test_restarts_keep_the_best_objective():
     assert_allclose(often.held_out["nlpd"][-1], -density, rtol=1e-9)
 
 
+def test_without_starts_training_begins_at_the_present_parameters():
+    """No start is compared: where f is far too smooth, an iteration does not leave it."""
+    kernel = SquaredExponential(lengthscales=50.0)
+    first = {"train_inducing": False, "max_iterations": 1}
+    fit(PEPR((X, Y), kernel, Z), n_restarts=None, **first)
+    stays = kernel.lengthscales.numpy()
+    kernel.lengthscales.assign(50.0)
+    fit(PEPR((X, Y), kernel, Z), **first)
+    assert kernel.lengthscales.numpy() < 5.0 < stays
+
+
 @pytest.mark.parametrize(
     ("choice", "is_classifier", "expected"),
     [(None, False, True), (None, True, False), (False, False, False), (True, True, True)],
