@@ -6,7 +6,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -28,24 +28,23 @@ from ..inducing import k_means, uniform
 from ..inducing.greedy_variance import greedy_choice
 from ..inducing.rows import distinct
 from ..kernels import CenteredLinear
-from ..maths.linalg import unreported
-from ..models import PEP, PEPR
+from ..models import PEP
 from ..models.kernels_and_inducing_variables import free_number_of_points
 from ..models.stream import Stream
-from ..runtime import atomic, compiled, functions_of_model, silent, warn, with_plain_errors
+from ..runtime import atomic, silent, warn
 from ..selection.alpha import AlphaSelection, select_alpha
 from ..selection.num_inducing import NumInducingSelection, select_num_inducing
 from ..selection.reuse import compiled_model
-from ..training import FitResult, check_optimizer, uninterrupted, weak_priors
+from ..training import FitResult, check_optimizer, weak_priors
 from ..training.coordinates import spreads
-from ..training.fitting import train
-from ..training.objectives import FAILURES, TrainingStep, without_warnings
+from ..training.objectives import FAILURES
 from ..training.options import FitOptions
 from ..training.priors import give_weak_priors, locations, remove_weak_priors
 from ..training.result import FAILED, LIMIT
 from .columns import check_numbers, check_range
 from .descriptions import with_descriptions
 from .laplace import Draws
+from .training import PosteriorValues, Training, joined, trained
 
 _WORK = 1e8  # N M² of the default number of points: a fit of a few thousand rows takes seconds
 _ALL_POINTS = 512  # largest number of rows that are all inducing points by default
@@ -75,17 +74,6 @@ _OF_SKLEARN = {  # counterparts of scikit-learn's kernels
     "Sum": "a sum of GPflow's kernels, without WhiteKernel",
     "Product": "a product of GPflow's kernels; the variance of a kernel replaces ConstantKernel",
 }
-
-
-PosteriorValues = tuple[AnyNDArray, ...]  # cache of a `WhitenedPosterior`
-
-
-class Training(NamedTuple):
-    """The end of a training."""
-
-    result: FitResult | None
-    evidence: float  # the objective without priors
-    values: PosteriorValues
 
 
 class SparseGPEstimator(BaseEstimator):
@@ -579,55 +567,6 @@ def _check_rounding(kernel: Kernel, X: AnyNDArray) -> None:
             f"variance {variances[row]:.3g}, above {limit:.1g}, and rounding would exceed the "
             "jitter. Call fit on rows that span the new range, then continue with partial_fit."
         )
-
-
-def joined(first: FitResult, second: FitResult) -> FitResult:
-    """Return the result of two trainings, the second from the end of the first."""
-    return replace(
-        second,
-        iterations=first.iterations + second.iterations,
-        recorded=first.recorded + tuple(first.iterations + each for each in second.recorded),
-        objective=first.objective + second.objective,
-        seconds=first.seconds + second.seconds,
-    )
-
-
-def trained(model: GPModel, options: FitOptions | None) -> Training:
-    """
-    Train a model with these options (None: converge its sites); return result, objective and
-    posterior.
-    """
-    result = None
-    if options is not None:
-        result = uninterrupted(train(model, options))
-    return ended(model, result, options)
-
-
-def ended(model: GPModel, result: FitResult | None, options: FitOptions | None) -> Training:
-    """Return the end of a training with this result, if any: the objective and the posterior."""
-    # Adam's last objective belongs to the parameters before its last step.
-    has_last = options is not None and options.optimizer != "adam"
-    # `_keep` warns, `result.reason` has the jitter.
-    with without_warnings(model), unreported():
-        values = _posterior_values(model, result)
-    if isinstance(model, PEP):
-        evidence = model.sites_status.log_evidence
-    elif result is not None and result.objective and has_last:
-        evidence = result.objective[-1] - TrainingStep(model).log_prior_density()
-    else:  # no training, or the first step failed
-        evidence = float(model.maximum_log_likelihood_objective())
-    return Training(result, evidence, values)
-
-
-def _posterior_values(model: GPModel, result: FitResult | None) -> PosteriorValues:
-    """Return the cache of the posterior; compile it for a `PEPR`, which later fits may reuse."""
-    if isinstance(model, PEP) and result is not None:  # training has updated the sites
-        return tuple(value.numpy() for value in model._values_at_sites())
-    if type(model) is not PEPR:
-        return tuple(value.numpy() for value in model.posterior().cache)
-    functions = functions_of_model(model, "_posterior_values")
-    compute = functions.setdefault("values", compiled(model.posterior_values))
-    return tuple(value.numpy() for value in with_plain_errors(compute))
 
 
 def max_jitter() -> float:

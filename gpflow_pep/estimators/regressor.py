@@ -30,10 +30,11 @@ from ..training.options import FitOptions
 from ..training.priors import locations, remove_weak_priors, weak_priors
 from ..training.result import FAILED
 from . import calibration
-from .base import SparseGPEstimator, Training, ended, joined, max_jitter
+from .base import SparseGPEstimator, max_jitter
 from .columns import check_numbers
 from .exact import MOST_ROWS, as_gpr, is_exact, trained_as_gpr
 from .laplace import averaged, hyperparameters, laplace_draws
+from .training import Training, ended, joined
 
 _FEW_ROWS = 100  # largest number of rows for which predictions are averaged by default
 _DRAWS = 8  # default number: more draws change held-out densities by less than .005 nats

@@ -25,7 +25,7 @@ from sklearn.utils.validation import has_fit_parameter
 from waves import line
 
 from gpflow_pep import PEPR, StreamingSGPR, fit, weak_priors
-from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor, base, exact
+from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor, base, exact, training
 from gpflow_pep.training.fitting import train
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -123,7 +123,7 @@ def test_tolerance_by_default(X, y, monkeypatch, options, most, expected):
         return train(model, replace(options, max_iterations=1))
 
     monkeypatch.setattr(base, "_ROWS_OF_POINTS", most)
-    monkeypatch.setattr(base, "train", recorded)
+    monkeypatch.setattr(training, "train", recorded)
     monkeypatch.setattr(exact, "train", recorded)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
