@@ -183,11 +183,11 @@ def test_papers_lead_to_tests():
 
 
 def test_links_lead_somewhere():
-    """To files of the repository, and to headings in them, in GitHub's and the site's form."""
+    """To files and folders of the repository, and to headings, in GitHub's and the site's form."""
     for path in PAGES:
         for target, anchor in LINK.findall(text_of(path)):
             file = path.parent / target if target else path
-            assert file.is_file(), f"{path.name}: {target}"
+            assert file.exists(), f"{path.name}: {target}"
             if anchor:
                 words = [
                     re.sub(r"[^\w\- ]", "", heading.lower())
