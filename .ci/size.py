@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # Limit today, and the goal that follows.
 LIMITS = {
-    "tokens, gpflow_pep": (151_140, 118_000),
+    "tokens, gpflow_pep": (151_150, 118_000),
     "tokens, experiments": (58_000, 58_000),
     "tokens, tests": (238_400, 240_000),
     ":= per 1,000 lines": (3, 3),

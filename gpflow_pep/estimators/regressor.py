@@ -39,7 +39,7 @@ from .training import Training, ended, joined
 _FEW_ROWS = 100  # largest number of rows for which predictions are averaged by default
 _DRAWS = 8  # default number: more draws change held-out densities by less than .005 nats
 _MAX_COORDINATES = 64  # largest number of hyperparameters by default: each takes two gradients
-# Nats per value of y by which the evidence of the exact model must be higher. Of nine splits of
+# Nats per value of y by which the evidence of the exact model must be higher. On nine splits of
 # eight tables it is in three, by .025 or more: all rows predict better by .02 to .14. In the
 # others, by .007 or less, they predict worse.
 _CLEARLY = 0.02
@@ -151,9 +151,9 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
             most this many distinct rows, the rows are the points and stay fixed. None: all rows up
             to 512, then √(10⁸ / N), but at least 100; 100 from the second batch on. With 513 to 800
             rows `fit` also trains the model with all rows as points, unless `train_inducing` is
-            given or training ends without noise, and keeps it if its log evidence is higher by more
-            than 0.02 nats per value of y. "auto": the number that
-            :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
+            given, or training ends without noise and alpha is at most 0.5. It keeps that model if
+            its log evidence is higher by more than 0.02 nats per value of y. "auto": the number
+            that :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
         :param noise_variance: the initial noise variance of the normalized y. None: a tenth of the
             variance of y. If training ends below 1e-5, `fit` trains again with a jitter and a lower
             bound of 1e-8 instead of 1e-6, and with a squared exponential in place of the default
@@ -173,7 +173,9 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
             nats per row, or 5 that gained still less (see :func:`gpflow_pep.fit`). None: 2e-3 if
             `fit` trains the inducing points of at most 3,000 rows, but not with
             ``n_inducing="auto"``; else 5e-4.
-        :param n_restarts: the number of further starts of L-BFGS (see :func:`gpflow_pep.fit`).
+        :param n_restarts: the number of further starts of L-BFGS, or None to compare no starts (see
+            :func:`gpflow_pep.fit`). With 513 to 800 rows the model with all rows as points starts
+            from the end of the other one only.
         :param priors: "auto": with the default kernel, kernel and noise get weak priors
             (:func:`gpflow_pep.weak_priors`); a given kernel keeps its own. "weak": parameters of
             any kernel and the noise get one if they have none. None: no prior is added, as in
@@ -387,10 +389,13 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
     ) -> tuple[PEPR, Training] | None:
         """
         Return the model with all rows as inducing points, trained from the end of this one, if its
-        evidence is higher; None for data without noise, which fewer points predict better.
+        evidence is higher. None without noise, to save time: it would hardly predict better.
         """
         first = training.result
-        if first is None or not first.converged or self._has_finer(model):
+        if first is None or not first.converged:
+            return None
+        # With larger powers the noise of fewer points may vanish although the data have some.
+        if self._is_without_noise(model) and self.alpha_ <= 0.5:
             return None
         if self.n_inducing is not None or model.num_data > MOST_ROWS:
             return None
@@ -530,7 +535,7 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
 
     @override
     def _finer(self, model: GPModel) -> GPModel | None:
-        if not self._has_finer(model):
+        if not self._is_without_noise(model):
             return None
         kernel = deepcopy(model.kernel)
         if self.kernel is None:  # functions without noise are mostly smooth
@@ -554,8 +559,8 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
             remove_weak_priors(finer)  # many rows without noise determine the kernel
         return finer
 
-    def _has_finer(self, model: GPModel) -> bool:
-        """Return whether the data have no noise, at bounds that can be made smaller."""
+    def _is_without_noise(self, model: GPModel) -> bool:
+        """Return whether training ended without noise, at bounds that can be made smaller."""
         is_default = default_likelihood_positive_minimum() == _GPFLOW_BOUND
         is_least = self._noise_variance(model) <= 10.0 * _GPFLOW_BOUND
         return is_least and is_default and default_float() == np.float64

@@ -131,7 +131,8 @@ def fit(
         rows. None: train on all rows.
     :param n_restarts: the number of further starts from which L-BFGS trains all but the inducing
         points; the best objective is kept. Lengthscales of as many starts are drawn. At most 100.
-        None: L-BFGS compares no starts and trains from the present parameters.
+        None: no starts are compared; the search begins at the present parameters. With Adam it
+        must be 0.
     :param batch_size: rows per minibatch (Adam), on each worker; None: all rows, or 500 for
         minibatch models.
     :param held_out: X and Y of held-out rows, scored at every record.
