@@ -1,9 +1,8 @@
 """Pictures of measured figures: the tables of docs/benchmarks.md, and files of this folder.
 
 `courses.json` is written by `python -m experiments.benchmarks.ep_training --sets banana pima
---rounds 1 --courses ...`, `defaults.json` has the tables of docs/defaults.md, as
-`python -m experiments.benchmarks.tables --summary` writes them; `multiclass.csv` and `kin40k.csv`
-are tables of docs/results.md.
+--rounds 1 --courses ...`; `multiclass.csv` and `kin40k.csv` are tables of docs/results.md. The
+default estimators are compared by the records in experiments/benchmarks/records.
 """
 
 import json
@@ -15,10 +14,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from experiments.benchmarks.rankings import summary
+from experiments.benchmarks.tables import read
 from gpflow_pep.plotting import OLD_ROWS, POWERS, PREDICTION
 from style import ROOT, WIDTH
 
 FOLDER = ROOT / "docs" / "pictures"
+RECORDS = ROOT / "experiments" / "benchmarks" / "records"
+METHODS = ("default", "sklearn-gp", "linear", "boosting")  # of docs/defaults.md
 NEAREST = 0.005  # nats: the left end of distances to the best method
 PEERS = ("#555555", "#8d8d8d", "#c6c6c6")  # gray: what this package is compared with
 
@@ -193,7 +196,14 @@ def kin40k() -> Figure:
 
 def defaults() -> Figure:
     """Draw the comparison of the default estimators with other methods."""
-    return quality(json.loads((FOLDER / "defaults.json").read_text(encoding="utf-8")))
+    records = [
+        record
+        for task in ("regressions", "classes")
+        for record in read(RECORDS / f"{task}.jsonl")
+        if record["method"] in METHODS
+    ]
+    records.sort(key=lambda record: METHODS.index(record["method"]))
+    return quality([table.as_data() for table in summary(records)])
 
 
 def quality(found: list[dict[str, Any]]) -> Figure:
